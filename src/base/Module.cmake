@@ -1,0 +1,1 @@
+add_dependencies(hay_base hay_build_info)
