@@ -24,7 +24,9 @@ void Sha256Stream::update(std::span<const std::byte> bytes) {
   HAY_CHECK(EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()) == 1);
 }
 
-void Sha256Stream::update(std::string_view text) { update(std::as_bytes(std::span(text))); }
+void Sha256Stream::update(std::string_view text) {
+  update(std::as_bytes(std::span(text)));
+}
 
 Sha256 Sha256Stream::finish() {
   Sha256 digest{};
@@ -32,7 +34,9 @@ Sha256 Sha256Stream::finish() {
   return digest;
 }
 
-Sha256 sha256(std::string_view bytes) { return sha256(std::as_bytes(std::span(bytes))); }
+Sha256 sha256(std::string_view bytes) {
+  return sha256(std::as_bytes(std::span(bytes)));
+}
 
 Sha256 sha256(std::span<const std::byte> bytes) {
   Sha256Stream stream;
@@ -51,7 +55,9 @@ std::string hex(std::span<const unsigned char> bytes) {
   return text;
 }
 
-std::string sha256_hex(std::string_view bytes) { return hex(sha256(bytes)); }
+std::string sha256_hex(std::string_view bytes) {
+  return hex(sha256(bytes));
+}
 
 std::string canonical_json(const nlohmann::json& value) {
   return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

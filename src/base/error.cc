@@ -23,13 +23,20 @@ std::string Error::render() const {
 
 std::string_view name(ErrorCode code) {
   switch (code) {
-    case ErrorCode::usage: return "usage";
-    case ErrorCode::not_found: return "not_found";
-    case ErrorCode::corrupt: return "corrupt";
-    case ErrorCode::unsupported: return "unsupported";
-    case ErrorCode::resource: return "resource";
-    case ErrorCode::device: return "device";
-    case ErrorCode::internal: return "internal";
+    case ErrorCode::usage:
+      return "usage";
+    case ErrorCode::not_found:
+      return "not_found";
+    case ErrorCode::corrupt:
+      return "corrupt";
+    case ErrorCode::unsupported:
+      return "unsupported";
+    case ErrorCode::resource:
+      return "resource";
+    case ErrorCode::device:
+      return "device";
+    case ErrorCode::internal:
+      return "internal";
   }
   return "internal";
 }
@@ -39,13 +46,19 @@ int exit_code(const Error& error) {
   if (error.code() == ErrorCode::usage) return 2;
   if (error.code() == ErrorCode::device) return 10;
   switch (error.subject()) {
-    case ErrorSubject::model: return 7;
-    case ErrorSubject::data: return 11;
+    case ErrorSubject::model:
+      return 7;
+    case ErrorSubject::data:
+      return 11;
     case ErrorSubject::database:
-    case ErrorSubject::disk: return 6;
-    case ErrorSubject::memory: return 8;
-    case ErrorSubject::remote: return 9;
-    case ErrorSubject::general: break;
+    case ErrorSubject::disk:
+      return 6;
+    case ErrorSubject::memory:
+      return 8;
+    case ErrorSubject::remote:
+      return 9;
+    case ErrorSubject::general:
+      break;
   }
   return error.code() == ErrorCode::resource ? 8 : error.code() == ErrorCode::unsupported ? 7 : 11;
 }

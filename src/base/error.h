@@ -60,7 +60,7 @@ int exit_code(const Error& error);
 }  // namespace hayfork
 
 // For our own mistakes; on in release builds too. The message is optional.
-#define HAY_CHECK(condition, ...)                                                                                     \
-  do {                                                                                                                \
-    if (!(condition)) ::hayfork::check_failed(#condition, __FILE__, __LINE__, std::string{__VA_ARGS__});              \
+#define HAY_CHECK(condition, ...)                                                                        \
+  do {                                                                                                   \
+    if (!(condition)) ::hayfork::check_failed(#condition, __FILE__, __LINE__, std::string{__VA_ARGS__}); \
   } while (false)

@@ -13,14 +13,20 @@ struct f16 {
   uint16_t bits;
 };
 
-inline float to_float(float x) { return x; }
-inline float to_float(bf16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+inline float to_float(float x) {
+  return x;
+}
+inline float to_float(bf16 x) {
+  return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
+}
 inline bf16 to_bf16(float x) {
   const uint32_t u = std::bit_cast<uint32_t>(x);
   if ((u & 0x7FFFFFFFu) > 0x7F800000u) return {static_cast<uint16_t>(u >> 16 | 0x40)};  // NaN stays NaN
   return {static_cast<uint16_t>((u + 0x7FFFu + (u >> 16 & 1u)) >> 16)};
 }
-inline float round_to_bf16(float x) { return to_float(to_bf16(x)); }
+inline float round_to_bf16(float x) {
+  return to_float(to_bf16(x));
+}
 
 inline float to_float(f16 x) {
   const uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000u) << 16;

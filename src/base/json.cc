@@ -19,8 +19,10 @@ std::string replace_python_literals(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\' && i + 1 < text.size()) out += text[i++];
-      else if (c == '"') in_string = false;
+      if (c == '\\' && i + 1 < text.size())
+        out += text[i++];
+      else if (c == '"')
+        in_string = false;
       out += text[i++];
       continue;
     }
@@ -58,7 +60,8 @@ Json parse(std::string_view text, const std::string& name, ErrorSubject subject,
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key) {
       const std::string& key = parsed.template get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) throw fail(fmt::format("key \"{}\" stands twice in one object", key.substr(0, 80)));
+      if (!keys.back().insert(key).second)
+        throw fail(fmt::format("key \"{}\" stands twice in one object", key.substr(0, 80)));
     }
     return true;
   };

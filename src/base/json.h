@@ -18,7 +18,8 @@ struct JsonOptions {
 };
 
 // `name` is the file (and line) for messages. Throws: corrupt with the byte offset.
-nlohmann::json parse_json(std::string_view text, const std::string& name, ErrorSubject subject, JsonOptions options = {});
+nlohmann::json parse_json(std::string_view text, const std::string& name, ErrorSubject subject,
+                          JsonOptions options = {});
 // The same, with the order of keys kept (chat templates need it).
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& name, ErrorSubject subject,
                                           JsonOptions options = {});

@@ -29,16 +29,20 @@ int hardware_threads() {
   return std::max(1, std::min(affine, cgroup_cores()));
 }
 
-void set_threads(int n) { omp_set_num_threads(std::max(1, n)); }
+void set_threads(int n) {
+  omp_set_num_threads(std::max(1, n));
+}
 
-int current_threads() { return omp_get_max_threads(); }
+int current_threads() {
+  return omp_get_max_threads();
+}
 
 void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
   if (n <= 0) return;
   const int64_t ranges = std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, current_threads());
   if (ranges == 1) return body(0, n);
   std::vector<std::exception_ptr> failures(static_cast<size_t>(ranges));
-#pragma omp parallel for schedule(static, 1) num_threads(static_cast<int>(ranges))
+#pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(ranges))
   for (int64_t r = 0; r < ranges; ++r) {
     try {
       body(n * r / ranges, n * (r + 1) / ranges);

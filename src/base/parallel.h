@@ -7,8 +7,8 @@
 
 namespace hayfork {
 
-int hardware_threads();          // cores this process may run on (affinity and cgroup quota respected)
-void set_threads(int n);         // for the calling thread's parallel regions, ours and oneDNN's
+int hardware_threads();   // cores this process may run on (affinity and cgroup quota respected)
+void set_threads(int n);  // for the calling thread's parallel regions, ours and oneDNN's
 int current_threads();
 
 // Calls body(begin, end) on disjoint ranges that cover [0, n); at least `grain` items a range. Exceptions of a body are

@@ -53,7 +53,8 @@ void append_range(std::string_view part, const std::string& option, std::vector<
   if (last < first) refuse(part, option, "the range ends before it begins");
   if (part[op] == '+' ? by <= 0 : (by <= 1 || first <= 0)) refuse(part, option, "the range never reaches its end");
   for (size_t i = 0;; ++i) {
-    const double value = part[op] == '+' ? first + by * static_cast<double>(i) : first * std::pow(by, static_cast<double>(i));
+    const double value =
+        part[op] == '+' ? first + by * static_cast<double>(i) : first * std::pow(by, static_cast<double>(i));
     if (value > last * (1 + 1e-12)) break;
     if (out.size() >= kMaxValues) refuse(part, option, fmt::format("more than {} values", kMaxValues));
     out.push_back(value);
@@ -82,7 +83,8 @@ std::vector<double> parse_numbers(std::string_view text, const std::string& opti
 std::vector<int64_t> parse_counts(std::string_view text, const std::string& option) {
   std::vector<int64_t> counts;
   for (const double value : parse_numbers(text, option)) {
-    if (value < 0 || value > 9e15 || value != std::floor(value)) refuse(text, option, "want whole numbers of 0 or more");
+    if (value < 0 || value > 9e15 || value != std::floor(value))
+      refuse(text, option, "want whole numbers of 0 or more");
     counts.push_back(static_cast<int64_t>(value));
   }
   return counts;
@@ -120,7 +122,8 @@ std::string format_count(int64_t n) {
 }
 
 std::string utc_now() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
 }  // namespace hayfork

@@ -14,9 +14,9 @@ int64_t parse_count(std::string_view text, const std::string& option);
 std::vector<int64_t> parse_counts(std::string_view text, const std::string& option);
 std::vector<double> parse_numbers(std::string_view text, const std::string& option);
 
-std::string format_bytes(double bytes);        // "1.3 GiB"
-std::string format_duration(double seconds);   // "1m12s"
-std::string format_count(int64_t n);           // "19 968" with thin grouping for people
-std::string utc_now();                         // ISO-8601, seconds, Z
+std::string format_bytes(double bytes);       // "1.3 GiB"
+std::string format_duration(double seconds);  // "1m12s"
+std::string format_count(int64_t n);          // "19 968" with thin grouping for people
+std::string utc_now();                        // ISO-8601, seconds, Z
 
 }  // namespace hayfork

@@ -89,8 +89,10 @@ std::string replace_invalid_utf8(std::string_view text) {
   out.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
     const DecodedChar c = decode_utf8(text, i);
-    if (c.valid) out.append(text, i, c.length);
-    else out += "\xEF\xBF\xBD";
+    if (c.valid)
+      out.append(text, i, c.length);
+    else
+      out += "\xEF\xBF\xBD";
     i += c.length;
   }
   return out;
@@ -122,9 +124,12 @@ std::string printable(std::string_view text) {
                          (c.code_point >= 0x7F && c.code_point < 0xA0);
     const bool direction = (c.code_point >= 0x202A && c.code_point <= 0x202E) ||  // bidirectional overrides would
                            (c.code_point >= 0x2066 && c.code_point <= 0x2069);    // reorder the line around them
-    if (control) out += fmt::format("\\x{:02x}", static_cast<uint32_t>(c.code_point));
-    else if (direction) out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c.code_point));
-    else append_utf8(out, c.code_point);
+    if (control)
+      out += fmt::format("\\x{:02x}", static_cast<uint32_t>(c.code_point));
+    else if (direction)
+      out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c.code_point));
+    else
+      append_utf8(out, c.code_point);
     i += c.length;
   }
   return out;

@@ -4,8 +4,14 @@
 
 namespace hayfork {
 
-std::string_view version() { return HAY_VERSION; }
-std::string_view commit() { return HAY_COMMIT; }
-bool commit_dirty() { return HAY_DIRTY != 0; }
+std::string_view version() {
+  return HAY_VERSION;
+}
+std::string_view commit() {
+  return HAY_COMMIT;
+}
+bool commit_dirty() {
+  return HAY_DIRTY != 0;
+}
 
 }  // namespace hayfork

@@ -1,3 +1,5 @@
 #include "cli/program.h"
 
-int main(int argc, char** argv) { return hayfork::cli::run_program(argc, argv); }
+int main(int argc, char** argv) {
+  return hayfork::cli::run_program(argc, argv);
+}

@@ -2,6 +2,8 @@
 
 namespace hayfork::cli {
 
-int run_program(int, char**) { return 2; }
+int run_program(int, char**) {
+  return 2;
+}
 
 }  // namespace hayfork::cli

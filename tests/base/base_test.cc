@@ -35,7 +35,8 @@ TEST(ParseJson, RefusesDuplicatesAndDepth) {
 }
 
 TEST(ParseJson, ReadsPythonLiteralsOutsideStrings) {
-  const auto v = parse_json(R"({"a": -Infinity, "b": "Infinity", "c": NaN})", "x", ErrorSubject::model, {.python_literals = true});
+  const auto v =
+      parse_json(R"({"a": -Infinity, "b": "Infinity", "c": NaN})", "x", ErrorSubject::model, {.python_literals = true});
   EXPECT_EQ(v["a"]["__float__"], "-Infinity");
   EXPECT_EQ(v["b"], "Infinity");
   EXPECT_EQ(v["c"]["__float__"], "NaN");
@@ -63,7 +64,9 @@ TEST(ParallelFor, CoversEveryItemOnceAndRethrows) {
     for (int64_t i = b; i < e; ++i) ++seen[static_cast<size_t>(i)];
   });
   EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), 1000);
-  EXPECT_THROW(parallel_for(8, 1, [](int64_t, int64_t) { throw Error(ErrorCode::internal, ErrorSubject::general, "x"); }), Error);
+  EXPECT_THROW(
+      parallel_for(8, 1, [](int64_t, int64_t) { throw Error(ErrorCode::internal, ErrorSubject::general, "x"); }),
+      Error);
 }
 
 TEST(ErrorText, HasAtMostFourLines) {

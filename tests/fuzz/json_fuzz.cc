@@ -8,7 +8,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    hayfork::parse_json({reinterpret_cast<const char*>(data), size}, "fuzz", hayfork::ErrorSubject::data, {.python_literals = true});
+    hayfork::parse_json({reinterpret_cast<const char*>(data), size}, "fuzz", hayfork::ErrorSubject::data,
+                        {.python_literals = true});
   } catch (const hayfork::Error&) {
   }
   return 0;

@@ -7,8 +7,8 @@
 
 namespace hayfork::test {
 
-std::filesystem::path source_dir();                    // the repository root
-std::filesystem::path binary();                        // the hayfork program of this build
+std::filesystem::path source_dir();  // the repository root
+std::filesystem::path binary();      // the hayfork program of this build
 // HAYFORK_TEST_DATA/<relative>, if the variable is set and the path exists.
 std::optional<std::filesystem::path> data_path(const std::string& relative);
 // A fresh empty folder, removed when the object goes away.
@@ -29,7 +29,7 @@ std::string read_xz(const std::filesystem::path& path);
 }  // namespace hayfork::test
 
 // Skips a test that needs the large golden data, saying what is missing.
-#define HAY_NEED_DATA(variable, relative)                                                                            \
-  const auto variable##_found = ::hayfork::test::data_path(relative);                                                \
-  if (!variable##_found) GTEST_SKIP() << "needs " << relative << " under HAYFORK_TEST_DATA, which is not here";       \
+#define HAY_NEED_DATA(variable, relative)                                                                       \
+  const auto variable##_found = ::hayfork::test::data_path(relative);                                           \
+  if (!variable##_found) GTEST_SKIP() << "needs " << relative << " under HAYFORK_TEST_DATA, which is not here"; \
   const std::filesystem::path& variable = *variable##_found

@@ -1,0 +1,72 @@
+// Keys, values and recurrent states of the sequences in flight. Blocks of kBlockTokens positions, shared copy-on-write
+// between sequences; knows no model and no request. Layers whose window is equal share one block table (a group), so
+// that blocks behind a window can be freed. Not thread-safe: the scheduler is its only user.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/context.h"
+#include "engine/rows.h"
+#include "engine/tensor.h"
+
+namespace hayfork::engine {
+
+constexpr int32_t kBlockTokens = 64;
+
+// What a layer keeps. Given by its mixer.
+struct StateSpec {
+  int32_t n_kv_heads = 0, k_dim = 0, v_dim = 0;  // 0 heads: no K/V
+  int32_t window = 0;       // > 0: every reader of this layer looks at most this far back (current token included)
+  int64_t state_bytes = 0;  // recurrent state per sequence (rulings A5), 0: none
+};
+
+// One layer's K/V storage: k is [n_blocks][n_kv_heads][kBlockTokens][k_dim], v likewise with v_dim; bf16 or f32.
+struct KvLayer {
+  void* k = nullptr;
+  void* v = nullptr;
+  DType dtype = DType::f32;
+  int32_t n_kv_heads = 0, k_dim = 0, v_dim = 0;
+  int32_t group = 0;  // which block table of SeqView
+};
+
+using SeqId = int32_t;
+
+class Cache {
+ public:
+  // `n_blocks` per window group; `n_sequences` bounds the recurrent state slots. Throws: resource.
+  Cache(Context& context, std::vector<StateSpec> layers, DType kv_dtype, int32_t n_blocks, int32_t n_sequences);
+  ~Cache();
+
+  SeqId create();
+  // A new sequence that shares positions [0, length) of `parent` (and its recurrent state, which must stand at
+  // `length`).
+  SeqId fork(SeqId parent, int32_t length);
+  // Forgets positions ≥ length. Recurrent layers: only to a length a snapshot exists for (HAY_CHECK).
+  void truncate(SeqId seq, int32_t length);
+  void release(SeqId seq);
+  // Makes positions [length(seq), new_length) writable: allocates blocks, copies a shared last block. False when blocks
+  // are short; nothing is changed then.
+  bool extend(SeqId seq, int32_t new_length);
+  int32_t length(SeqId seq) const;
+  // Blocks extend() would have to allocate, the copy of a shared tail included.
+  int32_t blocks_needed(SeqId seq, int32_t new_length) const;
+  int32_t free_blocks() const;
+
+  // Valid until the next call that changes the sequence.
+  SeqView view(SeqId seq, int32_t rope_tokens) const;
+  KvLayer kv(int32_t layer) const;
+  void* state(int32_t layer, int32_t slot) const;  // state_bytes of that layer
+
+  static int64_t bytes_per_block(std::span<const StateSpec> layers, DType kv_dtype);
+  int64_t bytes() const;  // all memory held
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hayfork::engine

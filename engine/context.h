@@ -1,0 +1,74 @@
+// Where ops run: the device, the activation type, and the scratch memory of the pass in flight. One Context per engine
+// thread. Ops take it first; HAY_DISPATCH is the only place that asks which device it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/rows.h"
+#include "engine/tensor.h"
+
+namespace hayfork::engine {
+
+enum class Device : uint8_t { cpu, cuda };
+
+// Scratch memory in one slab: allocations are 64-byte aligned and live until reset(). Grows only between passes.
+class Arena {
+ public:
+  virtual ~Arena() = default;
+  virtual void* allocate(size_t bytes) = 0;  // Throws: resource when it does not fit after growing
+  virtual void reset() = 0;
+  virtual size_t peak_bytes() const = 0;
+};
+
+// Memory of the device that lives as long as its owner (weights, caches). Freed by the destructor.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual void* data() const = 0;
+  virtual size_t bytes() const = 0;
+};
+
+class Context {
+ public:
+  virtual ~Context() = default;
+  Device device() const { return device_; }
+  DType activation() const { return activation_; }  // type of Matrix activations; always f32 on the CPU
+  DType weights() const { return weights_; }        // compute type of linear weights: f32 or bf16
+  Arena& arena() { return *arena_; }
+
+  Matrix matrix(int64_t rows, int64_t cols) { return matrix(rows, cols, activation_); }
+  Matrix matrix(int64_t rows, int64_t cols, DType type) {
+    return {arena_->allocate(static_cast<size_t>(rows * cols * size_of(type))), type, rows, cols, cols};
+  }
+  virtual std::unique_ptr<Buffer> make_buffer(size_t bytes) = 0;           // Throws: resource, naming the size
+  virtual void upload(void* to, const void* from_host, size_t bytes) = 0;  // to device memory, ordered before later ops
+  virtual void download(void* to_host, const void* from, size_t bytes) = 0;  // waits until the bytes are there
+  virtual size_t free_bytes() const = 0;                                     // memory a plan may use
+  // The pass about to run: uploads what kernels need of rows and block tables. The CPU keeps the pointer.
+  virtual void begin_pass(const Pass& pass) = 0;
+
+ protected:
+  Context(Device device, DType activation, DType weights)
+      : device_(device), activation_(activation), weights_(weights) {}
+  std::unique_ptr<Arena> arena_;
+
+ private:
+  Device device_;
+  DType activation_;
+  DType weights_;
+};
+
+// `weights`: f32 or bf16. Throws: unsupported.
+std::unique_ptr<Context> make_cpu_context(DType weights);
+
+}  // namespace hayfork::engine
+
+// An op's one dispatch line: HAY_DISPATCH(ctx, rmsnorm, (ctx, y, x, w, eps)) calls cpu::rmsnorm or cuda::rmsnorm.
+#if defined(HAYFORK_WITH_CUDA)
+#define HAY_DISPATCH(ctx, op, args) ((ctx).device() == ::hayfork::engine::Device::cuda ? cuda::op args : cpu::op args)
+#else
+#define HAY_DISPATCH(ctx, op, args) (cpu::op args)
+#endif

@@ -1,0 +1,64 @@
+// A loaded model: owns its weights, keeps nothing between passes. forward() computes a ragged list of rows; the head
+// turns wanted rows into what requests ask for. Families live in engine/models, layer mixers in engine/mixers.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/events.h"
+#include "engine/cache.h"
+#include "engine/context.h"
+#include "engine/lm.h"
+#include "engine/rows.h"
+
+namespace hayfork::engine {
+
+// What to take from one wanted row.
+struct HeadQuery {
+  int32_t slot;                      // of Pass / Row::want
+  std::span<const int32_t> targets;  // ids whose log-probability is wanted; may be empty
+  float* logits = nullptr;           // host memory for all V logits, or null
+};
+struct HeadResult {
+  std::vector<float> target_logprobs;  // one a target, float32 log-softmax
+  int32_t argmax = 0;                  // lowest id among equals
+  float argmax_logprob = 0;
+  float margin = 0;  // top1 − top2
+  bool finite = true;
+};
+
+struct ForwardResult {
+  Matrix hidden;  // [n_want, C] after the final norm, in the context's arena
+  // First layer whose output held a NaN or infinity, per row of the pass; −1: none. Empty when every row is finite.
+  std::vector<int32_t> nonfinite_layer;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const ModelInfo& info() const = 0;
+  // True: wanted rows are output rows beside the base rows (Orthros). False: wanted rows are base rows.
+  virtual bool two_streams() const = 0;
+  virtual std::vector<StateSpec> state_specs() const = 0;  // one a layer
+  virtual ForwardResult forward(Context& context, const Pass& pass, Cache& cache) = 0;
+  // One result a query, in order. Vocabulary logits exist only slab by slab.
+  virtual std::vector<HeadResult> head(Context& context, Matrix hidden, std::span<const HeadQuery> queries) = 0;
+  virtual int64_t weight_bytes() const = 0;  // resident, in the compute type
+  // Scratch of one pass of `n_rows` rows with `n_want` wanted, for planning.
+  virtual int64_t scratch_bytes(int64_t n_rows, int64_t n_want) const = 0;
+};
+
+struct ModelOptions {
+  std::vector<std::string> ignored_config_keys;  // --ignore-config-key
+  EventSink events;                              // warnings
+};
+
+// Reads config.json, checks every key (rulings A12), maps the weights, packs them for the context's device.
+// Throws: not_found, corrupt, unsupported (subject model); resource.
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const ModelOptions& options);
+
+}  // namespace hayfork::engine
