@@ -29,10 +29,12 @@ struct Row {
 struct SeqView {
   const int32_t* const* blocks;  // [n_groups][…]: block tables, one per window group of the cache (KvLayer::group);
                                  // entry i holds positions i·kBlockTokens …; −1 = freed, behind the window
-  int32_t state_slot;   // recurrent state of this sequence, −1 when the model has none
+  int32_t state_slot;            // recurrent state of this sequence, −1 when the model has none
   int32_t rope_tokens;  // planned total length n of the request: rope kinds whose table depends on length use it
                         // (rulings A6)
   int32_t id;           // the cache's SeqId, for mixers that keep more than the views above show
+  int32_t n_groups;     // block tables in `blocks`
+  int32_t n_blocks;     // entries in each
 };
 
 struct Pass {
