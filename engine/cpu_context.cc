@@ -1,0 +1,128 @@
+// The CPU's Context: host memory all the way, so upload and download are copies.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/context.h"
+
+namespace hayfork::engine {
+namespace {
+
+constexpr size_t kAlignment = 64;  // a cache line, and a 512-bit register
+
+struct Slab {
+  std::unique_ptr<std::byte, void (*)(void*)> memory{nullptr, std::free};
+  size_t bytes = 0;
+
+  explicit Slab(size_t n) : bytes((n + kAlignment - 1) / kAlignment * kAlignment) {
+    if (bytes < n) refuse(n);
+    if (bytes == 0) return;
+    memory.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes)));
+    if (!memory) refuse(n);
+  }
+
+  [[noreturn]] static void refuse(size_t n) {
+    throw Error(ErrorCode::resource, ErrorSubject::memory, "not enough memory",
+                {.where = {},
+                 .why = "could not allocate " + std::to_string(n) + " bytes",
+                 .next = "lower --batch-size or --chunk, or use a smaller model"});
+  }
+};
+
+// A pass that needs more than the first slab holds takes further ones; the reset after it replaces them all by one.
+class CpuArena : public Arena {
+ public:
+  void* allocate(size_t bytes) override {
+    const size_t size = std::max((bytes + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
+    if (size < bytes) Slab::refuse(bytes);
+    if (slabs_.empty() || slabs_.back().bytes - used_ < size) {
+      slabs_.emplace_back(std::max(size, kSmallestSlab));
+      used_ = 0;
+    }
+    std::byte* p = slabs_.back().memory.get() + used_;
+    used_ += size;
+    total_ += size;
+    peak_ = std::max(peak_, total_);
+    return p;
+  }
+
+  void reset() override {
+    if (slabs_.size() > 1) {
+      slabs_.clear();
+      slabs_.emplace_back(peak_);
+    }
+    used_ = total_ = 0;
+  }
+
+  size_t peak_bytes() const override { return peak_; }
+
+ private:
+  static constexpr size_t kSmallestSlab = size_t{1} << 20;  // so that a first small allocation is not alone in its slab
+  std::vector<Slab> slabs_;
+  size_t used_ = 0;   // of the last slab
+  size_t total_ = 0;  // since the last reset
+  size_t peak_ = 0;
+};
+
+class CpuBuffer : public Buffer {
+ public:
+  explicit CpuBuffer(size_t n) : slab_(n), bytes_(n) {
+    if (n > 0) std::memset(slab_.memory.get(), 0, n);
+  }
+  void* data() const override { return slab_.memory.get(); }
+  size_t bytes() const override { return bytes_; }
+
+ private:
+  Slab slab_;
+  size_t bytes_;
+};
+
+size_t available_memory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  size_t kb = 0;
+  size_t available = static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  for (std::string rest; meminfo >> key >> kb && std::getline(meminfo, rest);) {
+    if (key == "MemAvailable:") available = kb * 1024;
+  }
+  size_t limit = 0, used = 0;  // "max" leaves limit 0
+  if (std::ifstream("/sys/fs/cgroup/memory.max") >> limit && std::ifstream("/sys/fs/cgroup/memory.current") >> used) {
+    available = std::min(available, limit > used ? limit - used : 0);
+  }
+  return available;
+}
+
+class CpuContext : public Context {
+ public:
+  explicit CpuContext(DType weights) : Context(Device::cpu, DType::f32, weights) {
+    arena_ = std::make_unique<CpuArena>();
+  }
+  std::unique_ptr<Buffer> make_buffer(size_t bytes) override { return std::make_unique<CpuBuffer>(bytes); }
+  void upload(void* to, const void* from_host, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from_host, bytes);
+  }
+  void download(void* to_host, const void* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to_host, from, bytes);
+  }
+  size_t free_bytes() const override { return available_memory(); }
+  void begin_pass(const Pass&) override {}  // ops read the pass they are given
+};
+
+}  // namespace
+
+std::unique_ptr<Context> make_cpu_context(DType weights) {
+  if (weights != DType::f32 && weights != DType::bf16) {
+    throw Error(ErrorCode::unsupported, ErrorSubject::general, "the CPU computes in f32 or bf16",
+                {.where = {}, .why = "asked for " + std::string(name(weights)), .next = "use --dtype f32 or bf16"});
+  }
+  return std::make_unique<CpuContext>(weights);
+}
+
+}  // namespace hayfork::engine

@@ -1,0 +1,54 @@
+// The one place that asks which device an op runs on.
+#include "engine/kernels/ops.h"
+
+#include "engine/kernels/twins.h"
+
+namespace hayfork::engine {
+
+std::unique_ptr<LinearWeight> make_linear(Context& context, std::span<const LinearPart> parts, int64_t k) {
+  return HAY_DISPATCH(context, make_linear, (context, parts, k));
+}
+void linear(Context& context, Matrix y, Matrix x, const LinearWeight& weight, RowKind kind) {
+  HAY_DISPATCH(context, linear, (context, y, x, weight, kind));
+}
+void embed(Context& context, Matrix x, std::span<const Row> rows, const LinearWeight& table, float multiplier) {
+  HAY_DISPATCH(context, embed, (context, x, rows, table, multiplier));
+}
+void rmsnorm(Context& context, Matrix y, Matrix x, Vector w, float eps, NormKind kind, int64_t group) {
+  HAY_DISPATCH(context, rmsnorm, (context, y, x, w, eps, kind, group));
+}
+void add(Context& context, Matrix x, Matrix y, float scale) {
+  HAY_DISPATCH(context, add, (context, x, y, scale));
+}
+void act_mul(Context& context, Matrix y, Matrix gate, Matrix up, Activation act) {
+  HAY_DISPATCH(context, act_mul, (context, y, gate, up, act));
+}
+void affine(Context& context, Matrix q, Vector scale, Vector offset) {
+  HAY_DISPATCH(context, affine, (context, q, scale, offset));
+}
+RopeAngles rope_angles(Context& context, std::span<const Row> rows, std::span<const RopeTable> tables,
+                       std::span<const int32_t> table_of_seq) {
+  return HAY_DISPATCH(context, rope_angles, (context, rows, tables, table_of_seq));
+}
+void rope(Context& context, Matrix x, int64_t first_row, RopeAngles angles, int32_t head_dim) {
+  HAY_DISPATCH(context, rope, (context, x, first_row, angles, head_dim));
+}
+void kv_write(Context& context, const Pass& pass, int64_t first_row, Matrix k, Matrix v, const KvLayer& layer) {
+  HAY_DISPATCH(context, kv_write, (context, pass, first_row, k, v, layer));
+}
+void attention(Context& context, const Pass& pass, Matrix o, Matrix q, const KvLayer& layer,
+               const AttentionParams& params) {
+  HAY_DISPATCH(context, attention, (context, pass, o, q, layer, params));
+}
+std::vector<HeadRowResult> head(Context& context, Matrix hidden, const LinearWeight& weight, float softcap,
+                                std::span<const HeadRow> rows) {
+  return HAY_DISPATCH(context, head, (context, hidden, weight, softcap, rows));
+}
+void gather_wanted(Context& context, Matrix out, Matrix x, std::span<const Row> rows) {
+  HAY_DISPATCH(context, gather_wanted, (context, out, x, rows));
+}
+std::vector<int32_t> nonfinite_rows(Context& context, Matrix x) {
+  return HAY_DISPATCH(context, nonfinite_rows, (context, x));
+}
+
+}  // namespace hayfork::engine

@@ -1,0 +1,14 @@
+// The CPU and CUDA twins of the ops, same names and parameters in two namespaces. Only ops.cc calls them.
+#pragma once
+
+#include "engine/kernels/ops.h"
+
+namespace hayfork::engine::cpu {
+#include "engine/kernels/twins.inc"
+}  // namespace hayfork::engine::cpu
+
+#if defined(HAYFORK_WITH_CUDA)
+namespace hayfork::engine::cuda {
+#include "engine/kernels/twins.inc"
+}  // namespace hayfork::engine::cuda
+#endif
