@@ -37,8 +37,11 @@ using SeqId = int32_t;
 
 class Cache {
  public:
-  // `n_blocks` per window group; `n_sequences` bounds the recurrent state slots. Throws: resource.
+  // `n_blocks` in each window group; `n_sequences` bounds the recurrent state slots. Throws: resource.
   Cache(Context& context, std::vector<StateSpec> layers, DType kv_dtype, int32_t n_blocks, int32_t n_sequences);
+  // The same with a number of blocks for each group of windows(layers), in that order.
+  Cache(Context& context, std::vector<StateSpec> layers, DType kv_dtype, std::span<const int32_t> n_blocks,
+        int32_t n_sequences);
   ~Cache();
 
   SeqId create();
@@ -48,21 +51,28 @@ class Cache {
   // Forgets positions ≥ length. Recurrent layers: only to a length a snapshot exists for (HAY_CHECK).
   void truncate(SeqId seq, int32_t length);
   void release(SeqId seq);
-  // Makes positions [length(seq), new_length) writable: allocates blocks, copies a shared last block. False when blocks
-  // are short; nothing is changed then.
+  // Makes positions [length(seq), new_length) writable: allocates blocks, copies a shared last block, and drops blocks
+  // that a position ≥ length(seq) can't see any more through its group's window. False when blocks are short; nothing
+  // is changed then.
   bool extend(SeqId seq, int32_t new_length);
   int32_t length(SeqId seq) const;
-  // Blocks extend() would have to allocate, the copy of a shared tail included.
+  // Blocks extend() would have to allocate in the group that needs most, the copy of a shared tail included.
   int32_t blocks_needed(SeqId seq, int32_t new_length) const;
-  int32_t free_blocks() const;
+  int32_t free_blocks() const;     // of the group that has fewest
+  int32_t free_sequences() const;  // state slots left; INT32_MAX without recurrent state
 
   // Valid until the next call that changes the sequence.
   SeqView view(SeqId seq, int32_t rope_tokens) const;
   KvLayer kv(int32_t layer) const;
   void* state(int32_t layer, int32_t slot) const;  // state_bytes of that layer
 
+  // The windows of the groups (0: none), in the order of their first layer.
+  static std::vector<int32_t> windows(std::span<const StateSpec> layers);
+  // One block in every group.
   static int64_t bytes_per_block(std::span<const StateSpec> layers, DType kv_dtype);
-  int64_t bytes() const;  // all memory held
+  static int64_t bytes_per_block(std::span<const StateSpec> layers, DType kv_dtype, int32_t group);
+  static int64_t bytes_per_state(std::span<const StateSpec> layers);  // one sequence's recurrent state
+  int64_t bytes() const;                                              // all memory held
 
  private:
   struct Impl;

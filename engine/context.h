@@ -46,7 +46,11 @@ class Context {
   virtual std::unique_ptr<Buffer> make_buffer(size_t bytes) = 0;           // Throws: resource, naming the size
   virtual void upload(void* to, const void* from_host, size_t bytes) = 0;  // to device memory, ordered before later ops
   virtual void download(void* to_host, const void* from, size_t bytes) = 0;  // waits until the bytes are there
-  virtual size_t free_bytes() const = 0;                                     // memory a plan may use
+  // Copies within the device's memory, and zeros it; ordered like upload. The defaults suit memory the host can reach
+  // and go through the host otherwise.
+  virtual void copy(void* to, const void* from, size_t bytes);
+  virtual void zero(void* to, size_t bytes);
+  virtual size_t free_bytes() const = 0;  // memory a plan may use
   // The pass about to run: uploads what kernels need of rows and block tables. The CPU keeps the pointer.
   virtual void begin_pass(const Pass& pass) = 0;
 

@@ -44,6 +44,9 @@ class Model {
   // True: wanted rows are output rows beside the base rows (Orthros). False: wanted rows are base rows.
   virtual bool two_streams() const = 0;
   virtual std::vector<StateSpec> state_specs() const = 0;  // one a layer
+  // Which rotary tables a request of `n_tokens` planned tokens uses (rulings A6): requests of one class may share K/V.
+  // 0 for every model whose tables don't depend on the length.
+  virtual int32_t rope_class(int32_t /*n_tokens*/) const { return 0; }
   virtual ForwardResult forward(Context& context, const Pass& pass, Cache& cache) = 0;
   // One result a query, in order. Vocabulary logits exist only slab by slab.
   virtual std::vector<HeadResult> head(Context& context, Matrix hidden, std::span<const HeadQuery> queries) = 0;
