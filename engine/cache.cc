@@ -348,7 +348,7 @@ int32_t Cache::free_sequences() const {
 
 SeqView Cache::view(SeqId seq, int32_t rope_tokens) const {
   const Sequence& s = impl_->at(seq);
-  return {s.rows.data(), s.slot, rope_tokens, seq};
+  return {s.rows.data(), s.slot, rope_tokens, seq, static_cast<int32_t>(s.rows.size()), blocks_for(s.length)};
 }
 
 KvLayer Cache::kv(int32_t layer) const {

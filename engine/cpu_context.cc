@@ -1,4 +1,5 @@
 // The CPU's Context: host memory all the way, so upload and download are copies.
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -71,16 +72,25 @@ class CpuArena : public Arena {
   size_t peak_ = 0;
 };
 
+// Zeroed pages straight from the system: those never written take no memory, so a cache may be planned generously.
 class CpuBuffer : public Buffer {
  public:
-  explicit CpuBuffer(size_t n) : slab_(n), bytes_(n) {
-    if (n > 0) std::memset(slab_.memory.get(), 0, n);
+  explicit CpuBuffer(size_t n) : bytes_(n) {
+    if (n == 0) return;
+    void* memory = ::mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) Slab::refuse(n);
+    data_ = memory;
   }
-  void* data() const override { return slab_.memory.get(); }
+  ~CpuBuffer() override {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+  }
+  CpuBuffer(const CpuBuffer&) = delete;
+  CpuBuffer& operator=(const CpuBuffer&) = delete;
+  void* data() const override { return data_; }
   size_t bytes() const override { return bytes_; }
 
  private:
-  Slab slab_;
+  void* data_ = nullptr;
   size_t bytes_;
 };
 
