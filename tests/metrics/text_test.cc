@@ -31,7 +31,7 @@ TEST(HoldsNumber, SeesThroughThousandsSeparatorsAndWideDigits) {
   EXPECT_FALSE(holds_number("1,234,5678", "1234567"));
   EXPECT_TRUE(holds_number(std::string("\xFF"
                                        "77\0 12345",
-                                       9),
+                                       10),
                            "12345"));
 }
 
