@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "engine/context.h"
+#include "engine/kernels/scratch.h"
 
 namespace hayfork::engine {
 namespace {
@@ -72,17 +73,16 @@ class CpuArena : public Arena {
   size_t peak_ = 0;
 };
 
-// Zeroed pages straight from the system: those never written take no memory, so a cache may be planned generously.
+// Fresh pages from the kernel: zero, and resident only once touched, so that a planned cache costs nothing before use.
 class CpuBuffer : public Buffer {
  public:
   explicit CpuBuffer(size_t n) : bytes_(n) {
     if (n == 0) return;
-    void* memory = ::mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) Slab::refuse(n);
-    data_ = memory;
+    data_ = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data_ == MAP_FAILED) Slab::refuse(n);
   }
   ~CpuBuffer() override {
-    if (data_ != nullptr) ::munmap(data_, bytes_);
+    if (bytes_ > 0) munmap(data_, bytes_);
   }
   CpuBuffer(const CpuBuffer&) = delete;
   CpuBuffer& operator=(const CpuBuffer&) = delete;
@@ -123,9 +123,29 @@ class CpuContext : public Context {
   }
   size_t free_bytes() const override { return available_memory(); }
   void begin_pass(const Pass&) override {}  // ops read the pass they are given
+
+  void* scratch(size_t bytes) {
+    if (scratch_.bytes < bytes) {
+      scratch_ = Slab(0);  // free first: both would be held at once otherwise
+      scratch_ = Slab(bytes + bytes / 2);
+    }
+    return scratch_.memory.get();
+  }
+
+ private:
+  Slab scratch_{0};
 };
 
 }  // namespace
+
+void* cpu::scratch(Context& context, size_t bytes) {
+  return static_cast<CpuContext&>(context).scratch(bytes);
+}
+
+void cpu::advise_huge_pages(void* data, size_t bytes) {
+  constexpr size_t kHugePage = size_t{2} << 20;
+  if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);  // only advice: a refusal changes nothing
+}
 
 std::unique_ptr<Context> make_cpu_context(DType weights) {
   if (weights != DType::f32 && weights != DType::bf16) {

@@ -5,12 +5,15 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "engine/kernels/packed.h"
+#include "engine/kernels/scratch.h"
+#include "engine/kernels/simd/simd.h"
 #include "engine/kernels/twins.h"
 
 namespace hayfork::engine::cpu {
 namespace {
 
-constexpr int64_t kSlabPanels = 16;  // 1,024 ids a slab: fixed, so that sums do not depend on the threads
+constexpr int64_t kSlabPanels = 8;    // 512 ids a slab: fixed, so that sums do not depend on the threads
+constexpr int64_t kRowsAtOnce = 192;  // rows whose logits of one slab are held: 384 kB
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // What a slab of ids says of one row; merged in id order.
@@ -22,20 +25,8 @@ struct Partial {
 };
 
 Partial reduce(const float* logits, int64_t n, int64_t first_id) {
-  Partial p;
-  for (int64_t i = 0; i < n; ++i) {
-    p.finite = p.finite && std::isfinite(logits[i]);
-    if (logits[i] > p.top1) {
-      p.top2 = p.top1;
-      p.top1 = logits[i];
-      p.argmax = static_cast<int32_t>(first_id + i);
-    } else if (logits[i] > p.top2) {
-      p.top2 = logits[i];
-    }
-  }
-  if (!p.finite) return p;
-  for (int64_t i = 0; i < n; ++i) p.sum += std::exp(static_cast<double>(logits[i]) - p.top1);
-  return p;
+  const LogitSummary s = simd().summarize(logits, n);
+  return {s.sum, s.top1, s.top2, static_cast<int32_t>(first_id) + s.argmax, s.finite};
 }
 
 HeadRowResult merge(std::span<const Partial> partials) {
@@ -77,25 +68,33 @@ std::vector<HeadRowResult> head(Context& context, Matrix hidden, const LinearWei
   }
   std::vector<std::vector<float>> targets(rows.size());
   for (size_t m = 0; m < rows.size(); ++m) targets[m].resize(rows[m].targets.size());
-  const int64_t lanes = current_threads();
-  Matrix scratch = context.matrix(lanes * n_rows, width, DType::f32);
+  const int64_t lanes = std::min<int64_t>(current_threads(), slabs);
+  const int64_t block = std::min(kRowsAtOnce, n_rows);
+  const size_t in_bytes = (input_bytes(w, block) + 63) / 64 * 64;
+  const size_t lane_bytes = in_bytes + static_cast<size_t>(block * width) * sizeof(float);
+  auto* memory = static_cast<char*>(scratch(context, lane_bytes * static_cast<size_t>(lanes)));
   parallel_for(lanes, 1, [&](int64_t lane_begin, int64_t lane_end) {
-    float* logits = scratch.f32(lane_begin * n_rows);
-    for (int64_t s = slabs * lane_begin / lanes; s < slabs * lane_end / lanes; ++s) {
-      const int64_t first = s * width, n = std::min(width, w.n - first);
-      multiply_panels(w, s * kSlabPanels, (n + kPanel - 1) / kPanel, hidden, logits, width);
-      for (int64_t m = 0; m < n_rows; ++m) {
-        float* row = logits + m * width;
-        if (softcap > 0) {
-          for (int64_t i = 0; i < n; ++i) row[i] = softcap * std::tanh(row[i] / softcap);
+    for (int64_t lane = lane_begin; lane < lane_end; ++lane) {
+      char* mine = memory + lane_bytes * static_cast<size_t>(lane);
+      auto* logits = reinterpret_cast<float*>(mine + in_bytes);
+      for (int64_t from = 0; from < n_rows; from += block) {
+        const int64_t to = std::min(from + block, n_rows);
+        const InputRows in = input_rows(w, hidden.row_range(from, to), mine);
+        for (int64_t s = slabs * lane / lanes; s < slabs * (lane + 1) / lanes; ++s) {
+          const int64_t first = s * width, n = std::min(width, w.n - first);
+          multiply(w, in, first, n, logits, width);
+          for (int64_t m = from; m < to; ++m) {
+            float* row = logits + (m - from) * width;
+            if (softcap > 0) simd().softcap(row, softcap, n);
+            const auto at = static_cast<size_t>(m);
+            if (rows[at].logits != nullptr) std::copy_n(row, n, rows[at].logits + first);
+            for (size_t t = 0; t < targets[at].size(); ++t) {
+              const int64_t id = rows[at].targets[t] - first;
+              if (id >= 0 && id < n) targets[at][t] = row[id];
+            }
+            partials[static_cast<size_t>(m * slabs + s)] = reduce(row, n, first);
+          }
         }
-        const HeadRow& ask = rows[static_cast<size_t>(m)];
-        if (ask.logits != nullptr) std::copy_n(row, n, ask.logits + first);
-        for (size_t t = 0; t < ask.targets.size(); ++t) {
-          const int64_t id = ask.targets[t] - first;
-          if (id >= 0 && id < n) targets[static_cast<size_t>(m)][t] = row[id];
-        }
-        partials[static_cast<size_t>(m * slabs + s)] = reduce(row, n, first);
       }
     }
   });

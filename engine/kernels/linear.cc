@@ -5,10 +5,18 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "engine/kernels/packed.h"
+#include "engine/kernels/scratch.h"
+#include "engine/kernels/simd/simd.h"
 #include "engine/kernels/twins.h"
 
 namespace hayfork::engine::cpu {
 namespace {
+
+constexpr int64_t kDepth = 2048;            // inputs a pass over a panel: 64 · 2048 · 2 bytes stay in a 1 MB L2 cache
+constexpr int64_t kInputBytes = 384 << 10;  // rows taken together: beside the panel in L2
+constexpr int64_t kRowsEach = 48;           // from here on threads share rows rather than outputs
+constexpr int64_t kSplit = kPanel / 2;      // outputs are shared among threads in units of half a panel
+constexpr int64_t kSmallWork = int64_t{1} << 16;  // multiply-adds below which a second thread costs more than it saves
 
 float read_element(const void* data, DType type, int64_t i) {
   switch (type) {
@@ -24,21 +32,63 @@ float read_element(const void* data, DType type, int64_t i) {
   check_failed("weight dtype is f32, bf16 or f16", __FILE__, __LINE__, std::string(name(type)));
 }
 
+// Where W[n, k] is.
 int64_t packed_index(const PackedWeight& w, int64_t n, int64_t k) {
   const int64_t panel = (n / kPanel) * w.k_padded * kPanel;
   if (w.dtype == DType::f32) return panel + k * kPanel + n % kPanel;
-  return panel + (k / 2) * kPanel * 2 + (n % kPanel) * 2 + k % 2;
+  return panel + ((k / 2) * kPanel + n % kPanel) * 2 + k % 2;
 }
 
-void pack_row(PackedWeight& w, int64_t n, const LinearPart& part, int64_t part_row) {
-  for (int64_t k = 0; k < w.k; ++k) {
-    const float value = read_element(part.data, part.dtype, part_row * w.k + k);
-    const int64_t i = packed_index(w, n, k);
-    if (w.dtype == DType::f32) {
-      static_cast<float*>(w.storage->data())[i] = value;
-    } else {
-      static_cast<bf16*>(w.storage->data())[i] = to_bf16(value);
+// Four inputs of a panel's 64 outputs at a time, so that both the source's and the panel's lines stay in cache.
+void pack_rows(PackedWeight& w, int64_t first, const LinearPart& part, int64_t begin, int64_t end) {
+  constexpr int64_t kStep = 32;
+  for (int64_t k0 = 0; k0 < w.k; k0 += kStep) {
+    for (int64_t n = begin; n < end; ++n) {
+      for (int64_t k = k0; k < std::min(k0 + kStep, w.k); ++k) {
+        const int64_t to = packed_index(w, first + n, k), from = n * w.k + k;
+        if (w.dtype == DType::f32) {
+          static_cast<float*>(w.storage->data())[to] = read_element(part.data, part.dtype, from);
+        } else if (part.dtype == DType::bf16) {
+          static_cast<bf16*>(w.storage->data())[to] = static_cast<const bf16*>(part.data)[from];
+        } else {
+          static_cast<bf16*>(w.storage->data())[to] = to_bf16(read_element(part.data, part.dtype, from));
+        }
+      }
     }
+  }
+}
+
+// Rows of bfloat16 inputs start at odd multiples of a cache line, so that several rows do not meet in one cache set.
+int64_t input_stride(const PackedWeight& w) {
+  const int64_t lines = (w.k_padded + 31) / 32;
+  return (lines | 1) * 32;
+}
+
+void multiply_groups(const PackedWeight& w, InputRows x, int64_t panel, int64_t group, int64_t groups, float* y,
+                     int64_t stride) {
+  for (int64_t k = 0; k < w.k_padded; k += kDepth) {
+    const int64_t depth = std::min(kDepth, w.k_padded - k);
+    if (w.dtype == DType::f32) {
+      simd().gemm_f32(x.rows, groups, depth, static_cast<const float*>(x.data) + k, x.stride,
+                      w.panel_f32(panel) + k * kPanel + group * kGroup, kPanel, y, stride, k > 0);
+    } else {
+      simd().gemm_bf16(x.rows, groups, depth / 2, static_cast<const bf16*>(x.data) + k, x.stride,
+                       w.panel_bf16(panel) + k * kPanel + group * kGroup * 2, kPanel, y, stride, k > 0);
+    }
+  }
+}
+
+// The last columns of a weight whose outputs are no multiple of 16, by way of a buffer.
+void multiply_ragged(const PackedWeight& w, InputRows x, int64_t panel, int64_t group, int64_t n, float* y,
+                     int64_t stride) {
+  constexpr int64_t kRowsAtOnce = 24;
+  float wide[kRowsAtOnce * kGroup];
+  for (int64_t m = 0; m < x.rows; m += kRowsAtOnce) {
+    InputRows part = x;
+    part.rows = std::min(kRowsAtOnce, x.rows - m);
+    part.data = static_cast<const char*>(x.data) + m * x.stride * size_of(w.dtype);
+    multiply_groups(w, part, panel, group, 1, wide, kGroup);
+    for (int64_t r = 0; r < part.rows; ++r) std::copy_n(wide + r * kGroup, n, y + (m + r) * stride);
   }
 }
 
@@ -49,10 +99,13 @@ const PackedWeight& packed(const LinearWeight& weight) {
 }
 
 void PackedWeight::read_row(int64_t row, float* out) const {
-  for (int64_t i = 0; i < k; ++i) {
-    const int64_t at = packed_index(*this, row, i);
-    out[i] = dtype == DType::f32 ? static_cast<const float*>(storage->data())[at]
-                                 : to_float(static_cast<const bf16*>(storage->data())[at]);
+  const int64_t first = packed_index(*this, row, 0);
+  if (dtype == DType::f32) {
+    const float* w = static_cast<const float*>(storage->data()) + first;
+    for (int64_t i = 0; i < k; ++i) out[i] = w[i * kPanel];
+  } else {
+    const bf16* w = static_cast<const bf16*>(storage->data()) + first;
+    for (int64_t i = 0; i < k; ++i) out[i] = to_float(w[(i / 2) * kPanel * 2 + i % 2]);
   }
 }
 
@@ -71,11 +124,14 @@ std::unique_ptr<LinearWeight> make_linear(Context& context, std::span<const Line
   w->k_padded = w->dtype == DType::bf16 ? (k + 1) / 2 * 2 : k;
   w->bytes = w->panels * kPanel * w->k_padded * size_of(w->dtype);
   w->storage = context.make_buffer(static_cast<size_t>(w->bytes));
+  advise_huge_pages(w->storage->data(), w->storage->bytes());
   if (any_bias) w->bias.assign(static_cast<size_t>(w->panels * kPanel), 0.0F);
   int64_t first = 0;
   for (const LinearPart& part : parts) {
-    parallel_for(part.n, 64, [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) pack_row(*w, first + n, part, n);
+    parallel_for((part.n + kPanel - 1) / kPanel, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin * kPanel; n < std::min(end * kPanel, part.n); n += kPanel) {
+        pack_rows(*w, first, part, n, std::min(n + kPanel, part.n));
+      }
     });
     if (part.bias) std::copy_n(part.bias.data, part.n, w->bias.begin() + first);
     first += part.n;
@@ -83,32 +139,61 @@ std::unique_ptr<LinearWeight> make_linear(Context& context, std::span<const Line
   return w;
 }
 
-void multiply_panels(const PackedWeight& w, int64_t first_panel, int64_t n_panels, Matrix x, float* y, int64_t stride) {
+size_t input_bytes(const PackedWeight& w, int64_t rows) {
+  return w.dtype == DType::f32 ? 0 : static_cast<size_t>(rows * input_stride(w)) * sizeof(bf16);
+}
+
+InputRows input_rows(const PackedWeight& w, Matrix x, void* scratch) {
+  if (w.dtype == DType::f32) return {x.data, x.rows, x.stride};
+  const int64_t stride = input_stride(w);
   for (int64_t m = 0; m < x.rows; ++m) {
-    for (int64_t p = 0; p < n_panels; ++p) {
-      const int64_t panel = first_panel + p;
-      const int64_t width = std::min(kPanel, w.n - panel * kPanel);
-      float sums[kPanel] = {};
-      for (int64_t k = 0; k < w.k; ++k) {
-        const float a = w.dtype == DType::f32 ? x.f32(m)[k] : round_to_bf16(x.f32(m)[k]);
-        for (int64_t n = 0; n < kPanel; ++n) {
-          sums[n] += a * (w.dtype == DType::f32 ? w.panel_f32(panel)[k * kPanel + n]
-                                                : to_float(w.panel_bf16(panel)[(k / 2 * kPanel + n) * 2 + k % 2]));
-        }
-      }
-      for (int64_t n = 0; n < width; ++n) {
-        const float bias = w.bias.empty() ? 0.0F : w.bias[static_cast<size_t>(panel * kPanel + n)];
-        y[m * stride + p * kPanel + n] = sums[n] + bias;
-      }
+    bf16* row = static_cast<bf16*>(scratch) + m * stride;
+    simd().to_bf16(x.f32(m), row, w.k);
+    std::fill(row + w.k, row + w.k_padded, bf16{0});
+  }
+  return {scratch, x.rows, stride};
+}
+
+void multiply(const PackedWeight& w, InputRows x, int64_t first, int64_t n, float* y, int64_t stride) {
+  for (int64_t at = first, end = first + n; at < end;) {
+    const int64_t panel = at / kPanel, group = at % kPanel / kGroup;
+    const int64_t columns = std::min((panel + 1) * kPanel, end) - at;
+    float* out = y + (at - first);
+    if (columns >= kGroup) multiply_groups(w, x, panel, group, columns / kGroup, out, stride);
+    const int64_t whole = columns / kGroup * kGroup;
+    if (whole < columns) {
+      multiply_ragged(w, x, panel, group + columns / kGroup, columns - whole, out + whole, stride);
     }
+    if (!w.bias.empty()) {
+      for (int64_t m = 0; m < x.rows; ++m) simd().add(out + m * stride, w.bias.data() + at, 1.0F, columns);
+    }
+    at += columns;
   }
 }
 
-void linear(Context&, Matrix y, Matrix x, const LinearWeight& weight, RowKind) {
+void linear(Context& context, Matrix y, Matrix x, const LinearWeight& weight, RowKind) {
   const PackedWeight& w = packed(weight);
   HAY_CHECK(x.cols == w.k && y.cols == w.n && x.rows == y.rows && x.dtype == DType::f32 && y.dtype == DType::f32);
-  parallel_for(w.panels, 1, [&](int64_t begin, int64_t end) {
-    multiply_panels(w, begin, end - begin, x, y.f32(0) + begin * kPanel, y.stride);
+  if (x.rows == 0) return;
+  // A grid of threads over rows and outputs. It decides who computes what, never how.
+  const int64_t threads = x.rows * w.n * w.k < kSmallWork ? 1 : current_threads();
+  const int64_t over_rows = std::clamp<int64_t>(x.rows / kRowsEach, 1, threads);
+  const int64_t units = (w.n + kSplit - 1) / kSplit;
+  const int64_t over_outputs = std::min(threads / over_rows, units);
+  const int64_t block = std::clamp<int64_t>(kInputBytes / (w.k_padded * size_of(w.dtype)), 24, 480) / 24 * 24;
+  const size_t bytes = (input_bytes(w, std::min(block, x.rows)) + 63) / 64 * 64;
+  auto* memory = static_cast<char*>(scratch(context, bytes * static_cast<size_t>(over_rows * over_outputs)));
+  parallel_for(over_rows * over_outputs, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t cell = begin; cell < end; ++cell) {
+      const int64_t r = cell / over_outputs, c = cell % over_outputs;
+      const int64_t first = units * c / over_outputs * kSplit;
+      const int64_t last = std::min(units * (c + 1) / over_outputs * kSplit, w.n);
+      for (int64_t m = x.rows * r / over_rows, stop = x.rows * (r + 1) / over_rows; m < stop; m += block) {
+        const Matrix rows = x.row_range(m, std::min(m + block, stop));
+        const InputRows in = input_rows(w, rows, memory + bytes * static_cast<size_t>(cell));
+        multiply(w, in, first, last - first, y.f32(m) + first, y.stride);
+      }
+    }
   });
 }
 

@@ -1,5 +1,5 @@
 // A linear weight as the CPU keeps it: converted to the compute type and packed once in panels of kPanel outputs, so
-// that one storage serves the matrix product, the product with few rows, and the gather of an embedding row.
+// that one storage serves the products of many rows and of one, and the gather of an embedding row.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace hayfork::engine::cpu {
 
 constexpr int64_t kPanel = 64;  // outputs a panel
 
-// f32:  [panels][k][kPanel]; bf16: [panels][k_padded / 2][kPanel][2]. Outputs ≥ n and inputs ≥ k are zero.
+// f32: [panels][k][kPanel]; bf16: [panels][k_padded / 2][kPanel][2]. Outputs ≥ n and inputs ≥ k are zero.
 struct PackedWeight : LinearWeight {
   DType dtype = DType::f32;
   int64_t panels = 0, k_padded = 0;
@@ -29,8 +29,16 @@ struct PackedWeight : LinearWeight {
 // Requires: made by cpu::make_linear.
 const PackedWeight& packed(const LinearWeight& weight);
 
-// y[m, first_panel·kPanel …] of rows m for `n_panels` panels, bias added. y [M, stride].
-void multiply_panels(const PackedWeight& weight, int64_t first_panel, int64_t n_panels, Matrix x, float* y,
-                     int64_t stride);
+// Rows of x in the type the product reads: in place for float32, rounded into `scratch` for bfloat16.
+struct InputRows {
+  const void* data = nullptr;
+  int64_t rows = 0, stride = 0;  // elements
+};
+size_t input_bytes(const PackedWeight& weight, int64_t rows);
+InputRows input_rows(const PackedWeight& weight, Matrix x, void* scratch);
+
+// y[m, 0 …] = x[m] · W for the outputs [first, first + n), bias added. `first` is a multiple of 16, and so is n unless
+// it ends the weight. Single-threaded. A row's bits are those of one chain of multiply-adds with k ascending.
+void multiply(const PackedWeight& weight, InputRows x, int64_t first, int64_t n, float* y, int64_t stride);
 
 }  // namespace hayfork::engine::cpu

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "engine/kernels/simd/simd.h"
 #include "engine/kernels/twins.h"
 
 namespace hayfork::engine::cpu {
@@ -38,13 +39,7 @@ void rope(Context&, Matrix x, int64_t first_row, RopeAngles angles, int32_t head
       const float* cos = angles.cos + (first_row + m) * half;
       const float* sin = angles.sin + (first_row + m) * half;
       for (int64_t h = 0; h < x.cols; h += head_dim) {
-        float* low = x.f32(m) + h;
-        float* high = low + half;
-        for (int64_t i = 0; i < half; ++i) {
-          const float a = low[i], b = high[i];
-          low[i] = a * cos[i] - b * sin[i];
-          high[i] = b * cos[i] + a * sin[i];
-        }
+        simd().rotate(x.f32(m) + h, x.f32(m) + h + half, cos, sin, half);
       }
     }
   });

@@ -1,0 +1,11 @@
+# engine/kernels/simd: one source per instruction set; dispatch.cc chooses at run time. The rest of the program stays
+# at the compiler's baseline.
+set(simd ${CMAKE_SOURCE_DIR}/engine/kernels/simd)
+set_source_files_properties(${simd}/generic.cc PROPERTIES COMPILE_OPTIONS "-O3;-Wno-psabi")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(v3 -mavx2 -mfma -mbmi -mbmi2 -mf16c)
+  set(v4 ${v3} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+  set_source_files_properties(${simd}/x86_v3.cc PROPERTIES COMPILE_OPTIONS "-O3;${v3}")
+  set_source_files_properties(${simd}/x86_v4.cc PROPERTIES COMPILE_OPTIONS "-O3;${v4}")
+  set_source_files_properties(${simd}/x86_v4_bf16.cc PROPERTIES COMPILE_OPTIONS "-O3;${v4};-mavx512bf16")
+endif()

@@ -1,0 +1,65 @@
+// The hot loops of the CPU ops, compiled once per instruction set from one source (kernels.h) and chosen at run time.
+// Each function computes every row by the same chain of operations whatever else it is given: a row's bits depend on
+// the instruction set and on the row, never on the number of rows or threads.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/half.h"
+
+namespace hayfork::engine::cpu {
+
+constexpr int64_t kGroup = 16;  // columns the products work in; wider panels are several groups
+
+// What a stretch of logits says of one row.
+struct LogitSummary {
+  float top1, top2;  // the two largest
+  int32_t argmax;    // lowest index among equals
+  bool finite;       // no NaN, no infinity
+  double sum;        // Σ exp(logit − top1), float64; 0 when not finite
+};
+
+// The mask, scaling and running state of one row of attention over one tile of 64 keys.
+struct SoftmaxRow {
+  float max;      // in and out: running maximum
+  float sum;      // in and out: running Σ exp
+  float rescale;  // out: what the accumulated output must be multiplied by
+};
+
+struct Simd {
+  std::string_view name;
+
+  // c[m][n] (+)= Σ_k a[m][k] b[k][n], k ascending in one chain, n < 16·groups. Strides in elements.
+  void (*gemm_f32)(int64_t m, int64_t groups, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
+                   float* c, int64_t ldc, bool accumulate);
+  // The same with pairs: b is [pairs][ldb][2], a row of a is [pairs][2]; products and sums in float32.
+  void (*gemm_bf16)(int64_t m, int64_t groups, int64_t pairs, const bf16* a, int64_t lda, const bf16* b, int64_t ldb,
+                    float* c, int64_t ldc, bool accumulate);
+
+  void (*to_bf16)(const float* x, bf16* y, int64_t n);  // round to nearest even
+  void (*to_f32)(const bf16* x, float* y, int64_t n);
+
+  // Keys begin ≤ j < end of the 64 scores s (scaled, then capped when cap > 0) join the row; p becomes exp(s − max)
+  // and 0 elsewhere. p_bf16, if given, gets p rounded; the sum is of unrounded p.
+  void (*softmax_tile)(SoftmaxRow& row, float* s, int64_t begin, int64_t end, float scale, float cap, bf16* p_bf16);
+  void (*scale)(float* x, float factor, int64_t n);                                      // x *= factor
+  void (*scale_add)(float* x, float factor, const float* y, float y_factor, int64_t n);  // x = x·factor + y·y_factor
+
+  void (*rmsnorm)(const float* x, float* y, const float* w, float w_offset, float eps, int64_t n);  // w may be null
+  void (*add)(float* x, const float* y, float scale, int64_t n);
+  void (*silu_mul)(const float* gate, const float* up, float* y, int64_t n);
+  void (*gelu_mul)(const float* gate, const float* up, float* y, int64_t n);
+  void (*affine)(float* x, const float* scale, const float* offset, int64_t n);
+  void (*rotate)(float* low, float* high, const float* cos, const float* sin, int64_t half);
+  bool (*all_finite)(const float* x, int64_t n);
+  void (*softcap)(float* x, float cap, int64_t n);  // x = cap·tanh(x/cap)
+  LogitSummary (*summarize)(const float* x, int64_t n);
+};
+
+// The best table this processor can run: "x86-64-v4+bf16", "x86-64-v4", "x86-64-v3" or "generic".
+const Simd& simd();
+// All tables this processor can run, best first; for tests.
+const Simd* const* simd_all(int* n);
+
+}  // namespace hayfork::engine::cpu

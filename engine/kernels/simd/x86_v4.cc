@@ -1,0 +1,11 @@
+#define HAY_ISA x86_v4
+#define HAY_ISA_NAME "x86-64-v4"
+
+#if defined(__x86_64__)
+#include "engine/kernels/simd/kernels.h"
+
+namespace hayfork::engine::cpu {
+extern const Simd kSimd_x86_v4;
+const Simd kSimd_x86_v4 = x86_v4::make_table();
+}  // namespace hayfork::engine::cpu
+#endif
