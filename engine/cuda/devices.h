@@ -1,0 +1,35 @@
+// Which accelerators are here, without a context: for `doctor`, for --device auto, for errors that help. Never throws
+// for a missing driver; says why instead.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/context.h"
+
+namespace hayfork::engine::cuda {
+
+struct DeviceInfo {
+  int32_t index = 0;
+  std::string name;
+  int32_t major = 0, minor = 0;  // compute capability
+  int64_t free_bytes = 0, total_bytes = 0;
+  int32_t n_multiprocessors = 0;
+  bool usable = false;
+  std::string reason;  // why not
+};
+struct Devices {
+  std::vector<DeviceInfo> devices;
+  std::string driver_version, runtime_version;  // "13.0"; empty when unknown
+  std::string problem;                          // why the list is empty
+};
+Devices list_devices();
+
+// Throws: device, with what to do, when the device is absent, too old (below 8.0), or held by others.
+std::unique_ptr<Context> make_cuda_context(int32_t index, DType weights);
+// cuBLASLt version and digest of the fixed algorithm table in use (rulings A11).
+std::string cuda_numerics();
+
+}  // namespace hayfork::engine::cuda

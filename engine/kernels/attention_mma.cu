@@ -1,0 +1,519 @@
+// Attention with mma.sync (compute capability 8.0 and later), bf16 in, float32 sums.
+//  tiles: prefill base rows, one block a (tile of up to 128 rows, head); online softmax over pages of 64 keys,
+//  ascending. split: decode rows and output rows, one block a (sequence item, kv head, segment of keys); each warp
+//  takes every fourth
+//         page of the segment; warps, then segments, are merged in ascending order (rulings A4).
+// Both visit keys at absolute positions only, and rows share nothing but loads, so a row's bits depend on itself alone.
+#include <algorithm>
+#include <mutex>
+
+#include "engine/kernels/attention.cuh"
+#include "engine/kernels/mma.cuh"
+
+namespace hayfork::engine::cuda {
+namespace {
+
+using bf = __nv_bfloat16;
+constexpr int kPage = kBlockTokens;  // 64 keys
+static_assert(kPage == 64);
+
+// Shared tiles are [64 keys][D] with the 16-byte chunks of a row exchanged by the row's number: ldmatrix reads 8 rows
+// without bank conflicts.
+template <int D>
+__device__ inline uint32_t tile_offset(int row, int chunk) {
+  constexpr int kChunks = D / 8;
+  constexpr int kMask = kChunks < 8 ? kChunks - 1 : 7;
+  return static_cast<uint32_t>((row * kChunks + (chunk ^ (row & kMask))) * 16);
+}
+
+// Copies one page's [64][dim] keys or values into a [64][D] tile, zeros beyond dim. All `n_threads` threads call it.
+template <int D>
+__device__ inline void copy_page(uint32_t tile, const bf* page, int dim, int thread, int n_threads) {
+  for (int e = thread; e < kPage * (D / 8); e += n_threads) {
+    const int row = e / (D / 8), chunk = e % (D / 8);
+    const int left = dim - chunk * 8;
+    copy_async_16(tile + tile_offset<D>(row, chunk), left > 0 ? page + row * dim + chunk * 8 : page, left > 0 ? 16 : 0);
+  }
+}
+
+// Score and probability of one accumulator element.
+struct RowState {
+  float m = -INFINITY, l = 0;
+};
+
+// ---- tiles
+// --------------------------------------------------------------------------------------------------------------
+
+template <int D>
+struct TileShape {
+  static constexpr int kWarps = D > 128 ? 4 : 8;  // 16 rows each
+  static constexpr int kRows = kWarps * 16;
+  static constexpr int kStages = D > 128 ? 1 : 2;
+  static constexpr int kThreads = kWarps * 32;
+  static constexpr size_t kShared = (static_cast<size_t>(kRows) + 2 * kStages * kPage) * D * sizeof(bf);
+};
+
+template <int D>
+__global__ void __launch_bounds__(TileShape<D>::kThreads) tiles_kernel(AttentionCall call) {
+  using S = TileShape<D>;
+  const int head = blockIdx.x % call.n_heads;
+  const int tile_index = blockIdx.x / call.n_heads / (kTileRows / S::kRows);
+  const int part = blockIdx.x / call.n_heads % (kTileRows / S::kRows);
+  RowTile tile = call.pass.tiles[tile_index];
+  if (part * S::kRows >= tile.n) return;
+  const int kv_head = head / call.group_size;
+  const int window = window_of(call, kv_head, tile.stream);
+  const int* table = block_table(call.pass, tile.seq, call.table_group);
+  const int row0 = tile.first + part * S::kRows;
+  const int n_rows = min(S::kRows, tile.n - part * S::kRows);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+
+  extern __shared__ __align__(128) unsigned char shared[];
+  const uint32_t q_tile = shared_address(shared);
+  const uint32_t k_tiles = q_tile + S::kRows * D * 2;
+  const uint32_t v_tiles = k_tiles + S::kStages * kPage * D * 2;
+  constexpr uint32_t kTileBytes = kPage * D * 2;
+
+  // Rows of a tile ascend in position, so its first and last row bound what must be visited.
+  const int min_pos = call.pass.rows[row0].pos, max_pos = call.pass.rows[row0 + n_rows - 1].pos;
+  const int begin = first_key(min_pos, window) / kPage, end = max_pos / kPage + 1;
+  const auto page = [&](const void* base, int at) {
+    return static_cast<const bf*>(base) + (static_cast<int64_t>(table[at]) * call.n_kv + kv_head) * kPage * call.k_dim;
+  };
+
+  for (int e = threadIdx.x; e < S::kRows * (D / 8); e += S::kThreads) {
+    const int row = e / (D / 8), chunk = e % (D / 8);
+    const int left = row < n_rows ? call.k_dim - chunk * 8 : 0;
+    const bf* from =
+        static_cast<const bf*>(call.q) + (row0 + (row < n_rows ? row : 0)) * call.q_stride + head * call.k_dim;
+    copy_async_16(q_tile + tile_offset<D>(row, chunk), left > 0 ? from + chunk * 8 : from, left > 0 ? 16 : 0);
+  }
+  copy_page<D>(k_tiles, page(call.k, begin), call.k_dim, threadIdx.x, S::kThreads);
+  copy_async_commit();
+  copy_page<D>(v_tiles, page(call.v, begin), call.k_dim, threadIdx.x, S::kThreads);
+  copy_async_commit();
+
+  const int warp_row = warp * 16;
+  int pos[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int row = warp_row + g + i * 8;
+    pos[i] = row < n_rows ? call.pass.rows[row0 + row].pos : -1;
+  }
+  float o[D / 8][4] = {};
+  RowState state[2];
+
+  for (int at = begin; at < end; ++at) {
+    const int stage = S::kStages == 2 ? (at - begin) % 2 : 0;
+    const uint32_t k_tile = k_tiles + stage * kTileBytes, v_tile = v_tiles + stage * kTileBytes;
+    copy_async_wait<1>();  // this page's keys (its values may still be on the way)
+    __syncthreads();
+    float s[kPage / 8][4] = {};
+#pragma unroll
+    for (int kk = 0; kk < D / 16; ++kk) {
+      uint32_t a[4];
+      load_matrix_x4(a, q_tile + tile_offset<D>(warp_row + lane % 16, kk * 2 + lane / 16));
+#pragma unroll
+      for (int n = 0; n < kPage / 16; ++n) {
+        uint32_t b[4];  // keys n·16 … +15: two n8 tiles by two k8 halves
+        load_matrix_x4(b, k_tile + tile_offset<D>(n * 16 + lane % 8 + (lane / 16) * 8, kk * 2 + lane / 8 % 2));
+        mma_bf16(s[2 * n], a[0], a[1], a[2], a[3], b[0], b[1]);
+        mma_bf16(s[2 * n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+      }
+    }
+    if (S::kStages == 2 && at + 1 < end) {
+      copy_page<D>(k_tiles + (stage ^ 1) * kTileBytes, page(call.k, at + 1), call.k_dim, threadIdx.x, S::kThreads);
+      copy_async_commit();
+      copy_page<D>(v_tiles + (stage ^ 1) * kTileBytes, page(call.v, at + 1), call.k_dim, threadIdx.x, S::kThreads);
+      copy_async_commit();
+    }
+    // Mask, cap, online softmax. Row i of the two is accumulator elements 2i, 2i+1.
+    const int key0 = at * kPage + 2 * t;
+    const bool inside = at * kPage >= first_key(max_pos, window) && at * kPage + kPage - 1 <= min_pos;
+    float scale_old[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int first = first_key(pos[i], window);
+      float max = state[i].m;
+#pragma unroll
+      for (int n = 0; n < kPage / 8; ++n) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          float& v = s[n][2 * i + j];
+          v = capped(v * call.scale, call.softcap);
+          const int key = key0 + n * 8 + j;
+          if (!inside && (key > pos[i] || key < first)) v = -INFINITY;
+          max = fmaxf(max, v);
+        }
+      }
+      max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
+      max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
+      const float base = max == -INFINITY ? 0.f : max;
+      scale_old[i] = exp2f((state[i].m - base) * kLog2E);
+      float sum = 0;
+#pragma unroll
+      for (int n = 0; n < kPage / 8; ++n) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          float& v = s[n][2 * i + j];
+          v = exp2f((v - base) * kLog2E);
+          sum += v;
+        }
+      }
+      state[i].m = max;
+      state[i].l = state[i].l * scale_old[i] + sum;  // a lane's own columns; the four lanes are added at the end
+    }
+#pragma unroll
+    for (int n = 0; n < D / 8; ++n) {
+      o[n][0] *= scale_old[0];
+      o[n][1] *= scale_old[0];
+      o[n][2] *= scale_old[1];
+      o[n][3] *= scale_old[1];
+    }
+    // This page's values; with two stages the next page's keys and values may still be on the way.
+    if (S::kStages == 2 && at + 1 < end)
+      copy_async_wait<2>();
+    else
+      copy_async_wait<0>();
+    __syncthreads();
+#pragma unroll
+    for (int kk = 0; kk < kPage / 16; ++kk) {
+      const uint32_t a0 = pack_bf16(s[2 * kk][0], s[2 * kk][1]), a1 = pack_bf16(s[2 * kk][2], s[2 * kk][3]);
+      const uint32_t a2 = pack_bf16(s[2 * kk + 1][0], s[2 * kk + 1][1]),
+                     a3 = pack_bf16(s[2 * kk + 1][2], s[2 * kk + 1][3]);
+#pragma unroll
+      for (int n = 0; n < D / 16; ++n) {
+        uint32_t b[4];
+        load_matrix_x4_transposed(b, v_tile + tile_offset<D>(kk * 16 + lane % 16, n * 2 + lane / 16));
+        mma_bf16(o[2 * n], a0, a1, a2, a3, b[0], b[1]);
+        mma_bf16(o[2 * n + 1], a0, a1, a2, a3, b[2], b[3]);
+      }
+    }
+    if (S::kStages == 1 && at + 1 < end) {
+      __syncthreads();
+      copy_page<D>(k_tiles, page(call.k, at + 1), call.k_dim, threadIdx.x, S::kThreads);
+      copy_async_commit();
+      copy_page<D>(v_tiles, page(call.v, at + 1), call.k_dim, threadIdx.x, S::kThreads);
+      copy_async_commit();
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float l = state[i].l;
+    l += __shfl_xor_sync(~0u, l, 1);
+    l += __shfl_xor_sync(~0u, l, 2);
+    float factor = 1.f;
+    if (call.sinks != nullptr) {
+      const float sink = call.sinks[head];
+      const float m = fmaxf(state[i].m, sink);
+      factor = exp2f((state[i].m - m) * kLog2E);
+      l = l * factor + exp2f((sink - m) * kLog2E);
+    }
+    const int row = warp_row + g + i * 8;
+    if (row >= n_rows) continue;
+    const float inverse = factor / l;
+    bf* out = static_cast<bf*>(call.o) + (row0 + row) * call.o_stride + head * call.v_dim;
+#pragma unroll
+    for (int n = 0; n < D / 8; ++n) {
+      const int d = n * 8 + 2 * t;
+      if (d < call.v_dim) {
+        *reinterpret_cast<uint32_t*>(out + d) = pack_bf16(o[n][2 * i] * inverse, o[n][2 * i + 1] * inverse);
+      }
+    }
+  }
+}
+
+template <int D>
+void launch_tiles(CudaContext& context, const AttentionCall& call) {
+  using S = TileShape<D>;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    HAY_CUDA(cudaFuncSetAttribute(tiles_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(S::kShared)));
+  });
+  const unsigned blocks =
+      static_cast<unsigned>(call.pass.n_tiles) * (kTileRows / S::kRows) * static_cast<unsigned>(call.n_heads);
+  tiles_kernel<D><<<blocks, S::kThreads, S::kShared, context.stream()>>>(call);
+  HAY_LAUNCHED();
+}
+
+// ---- split
+// ----------------------------------------------------------------------------------------------------------------
+
+constexpr int kSplitWarps = 4;
+constexpr int kDecodeSegment = 512;   // keys; a function of nothing: part of the numerics
+constexpr int kOutputSegment = 4096;  // prefill-kind output rows (rulings A4)
+
+// Partial results: for split row r, head h, segment s at index (r·n_heads + h)·n_segments + s.
+struct Partials {
+  float2* ml;  // max and sum
+  float* o;    // [D] each
+  int n_segments;
+  int segment;  // keys
+};
+
+template <int D>
+__global__ void __launch_bounds__(kSplitWarps * 32)
+    split_kernel(AttentionCall call, Partials partials, int first_item, int first_row) {
+  const SplitItem item = call.pass.items[first_item + blockIdx.z];
+  const int kv_head = blockIdx.y, segment = blockIdx.x;
+  const int begin_key = segment * partials.segment;
+  if (begin_key > item.max_pos) return;
+  const int* table = block_table(call.pass, item.seq, call.table_group);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int n_queries = item.n * call.group_size;  // (row, head of the group), row-major
+  const int last_key = min(begin_key + partials.segment, item.max_pos + 1);
+  // Where the windows of all rows of this kv head begin.
+  int lowest = 0x7fffffff;
+  for (int r = 0; r < item.n; ++r) {
+    const Row row = call.pass.rows[call.pass.split_rows[item.first + r]];
+    lowest = min(lowest, first_key(row.pos, window_of(call, kv_head, row.stream)));
+  }
+  if (last_key <= lowest) return;  // behind every window: the merge starts later
+  const int first_page = max(begin_key, lowest) / kPage;
+
+  extern __shared__ __align__(128) unsigned char shared[];
+  constexpr uint32_t kTileBytes = kPage * D * 2;
+  const uint32_t k_tile = shared_address(shared) + warp * 2 * kTileBytes;
+  const uint32_t v_tile = k_tile + kTileBytes;
+
+  for (int q0 = 0; q0 < n_queries; q0 += 16) {
+    // Queries g and g+8 of this lane.
+    int pos[2], first[2];
+    const bf* q_row[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int query = q0 + g + i * 8;
+      pos[i] = -1;
+      first[i] = 0;
+      q_row[i] = nullptr;
+      if (query < n_queries) {
+        const int row_index = call.pass.split_rows[item.first + query / call.group_size];
+        const Row row = call.pass.rows[row_index];
+        pos[i] = row.pos;
+        first[i] = first_key(row.pos, window_of(call, kv_head, row.stream));
+        q_row[i] = static_cast<const bf*>(call.q) + row_index * call.q_stride +
+                   (kv_head * call.group_size + query % call.group_size) * call.k_dim;
+      }
+    }
+    uint32_t qa[D / 16][4];
+#pragma unroll
+    for (int kk = 0; kk < D / 16; ++kk) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int d = kk * 16 + 2 * t + (i / 2) * 8;
+        qa[kk][i] =
+            q_row[i % 2] != nullptr && d < call.k_dim ? *reinterpret_cast<const uint32_t*>(q_row[i % 2] + d) : 0;
+      }
+    }
+    float o[D / 8][4] = {};
+    RowState state[2];
+    // Page p of the segment belongs to warp p mod 4, counted from the segment's start: fixed by absolute position.
+    int at = begin_key / kPage + warp;
+    while (at < first_page) at += kSplitWarps;
+    const auto fetch = [&](int p) {
+      const int64_t block = (static_cast<int64_t>(table[p]) * call.n_kv + kv_head) * kPage * call.k_dim;
+      copy_page<D>(k_tile, static_cast<const bf*>(call.k) + block, call.k_dim, lane, 32);
+      copy_async_commit();
+      copy_page<D>(v_tile, static_cast<const bf*>(call.v) + block, call.k_dim, lane, 32);
+      copy_async_commit();
+    };
+    for (; at * kPage < last_key; at += kSplitWarps) {
+      fetch(at);
+      copy_async_wait<1>();
+      __syncwarp();
+      float s[kPage / 8][4] = {};
+#pragma unroll
+      for (int kk = 0; kk < D / 16; ++kk) {
+#pragma unroll
+        for (int n = 0; n < kPage / 16; ++n) {
+          uint32_t b[4];
+          load_matrix_x4(b, k_tile + tile_offset<D>(n * 16 + lane % 8 + (lane / 16) * 8, kk * 2 + lane / 8 % 2));
+          mma_bf16(s[2 * n], qa[kk][0], qa[kk][1], qa[kk][2], qa[kk][3], b[0], b[1]);
+          mma_bf16(s[2 * n + 1], qa[kk][0], qa[kk][1], qa[kk][2], qa[kk][3], b[2], b[3]);
+        }
+      }
+      float scale_old[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float max = state[i].m;
+#pragma unroll
+        for (int n = 0; n < kPage / 8; ++n) {
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            float& v = s[n][2 * i + j];
+            const int key = at * kPage + n * 8 + 2 * t + j;
+            v = key > pos[i] || key < first[i] ? -INFINITY : capped(v * call.scale, call.softcap);
+            max = fmaxf(max, v);
+          }
+        }
+        max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
+        max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
+        const float base = max == -INFINITY ? 0.f : max;
+        scale_old[i] = exp2f((state[i].m - base) * kLog2E);
+        float sum = 0;
+#pragma unroll
+        for (int n = 0; n < kPage / 8; ++n) {
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            float& v = s[n][2 * i + j];
+            v = exp2f((v - base) * kLog2E);
+            sum += v;
+          }
+        }
+        state[i].m = max;
+        state[i].l = state[i].l * scale_old[i] + sum;
+      }
+#pragma unroll
+      for (int n = 0; n < D / 8; ++n) {
+        o[n][0] *= scale_old[0];
+        o[n][1] *= scale_old[0];
+        o[n][2] *= scale_old[1];
+        o[n][3] *= scale_old[1];
+      }
+      copy_async_wait<0>();
+      __syncwarp();
+#pragma unroll
+      for (int kk = 0; kk < kPage / 16; ++kk) {
+        const uint32_t a0 = pack_bf16(s[2 * kk][0], s[2 * kk][1]), a1 = pack_bf16(s[2 * kk][2], s[2 * kk][3]);
+        const uint32_t a2 = pack_bf16(s[2 * kk + 1][0], s[2 * kk + 1][1]),
+                       a3 = pack_bf16(s[2 * kk + 1][2], s[2 * kk + 1][3]);
+#pragma unroll
+        for (int n = 0; n < D / 16; ++n) {
+          uint32_t b[4];
+          load_matrix_x4_transposed(b, v_tile + tile_offset<D>(kk * 16 + lane % 16, n * 2 + lane / 16));
+          mma_bf16(o[2 * n], a0, a1, a2, a3, b[0], b[1]);
+          mma_bf16(o[2 * n + 1], a0, a1, a2, a3, b[2], b[3]);
+        }
+      }
+      __syncwarp();  // all lanes have read the page before the next one is fetched over it
+    }
+    // Merge the four warps in order through shared memory: [warp][16 queries][D] and (m, l).
+    __syncthreads();
+    float* warp_o = reinterpret_cast<float*>(shared);
+    float2* warp_ml = reinterpret_cast<float2*>(warp_o + kSplitWarps * 16 * D);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float l = state[i].l;
+      l += __shfl_xor_sync(~0u, l, 1);
+      l += __shfl_xor_sync(~0u, l, 2);
+      if (t == 0) warp_ml[warp * 16 + g + i * 8] = {state[i].m, l};
+#pragma unroll
+      for (int n = 0; n < D / 8; ++n) {
+        *reinterpret_cast<float2*>(warp_o + (warp * 16 + g + i * 8) * D + n * 8 + 2 * t) = {o[n][2 * i],
+                                                                                            o[n][2 * i + 1]};
+      }
+    }
+    __syncthreads();
+    for (int e = threadIdx.x; e < 16 * D; e += kSplitWarps * 32) {
+      const int query = q0 + e / D, d = e % D;
+      if (query >= n_queries) continue;
+      float m = -INFINITY;
+      for (int w = 0; w < kSplitWarps; ++w) m = fmaxf(m, warp_ml[w * 16 + e / D].x);
+      const float base = m == -INFINITY ? 0.f : m;
+      float l = 0, sum = 0;
+      for (int w = 0; w < kSplitWarps; ++w) {
+        const float2 ml = warp_ml[w * 16 + e / D];
+        const float factor = exp2f((ml.x - base) * kLog2E);
+        l += ml.y * factor;
+        sum += warp_o[(w * 16 + e / D) * D + d] * factor;
+      }
+      const int64_t row = item.first + query / call.group_size - first_row;
+      const int head = kv_head * call.group_size + query % call.group_size;
+      const int64_t index = (row * call.n_heads + head) * partials.n_segments + segment;
+      if (d == 0) partials.ml[index] = {m, l};
+      if (d < call.v_dim) partials.o[index * call.v_dim + d] = sum;
+    }
+    __syncthreads();
+  }
+}
+
+// One block a (split row, head): segments in ascending order, then the sink.
+__global__ void merge_kernel(AttentionCall call, Partials partials, int first_row) {
+  const int row_index = call.pass.split_rows[first_row + blockIdx.x], head = blockIdx.y;
+  const Row row = call.pass.rows[row_index];
+  const int kv_head = head / call.group_size;
+  const int begin = first_key(row.pos, window_of(call, kv_head, row.stream)) / partials.segment;
+  const int end = row.pos / partials.segment + 1;
+  const int64_t index = (static_cast<int64_t>(blockIdx.x) * call.n_heads + head) * partials.n_segments;
+  float m = call.sinks != nullptr ? call.sinks[head] : -INFINITY;
+  for (int s = begin; s < end; ++s) m = fmaxf(m, partials.ml[index + s].x);
+  float l = call.sinks != nullptr ? exp2f((call.sinks[head] - m) * kLog2E) : 0.f;
+  for (int s = begin; s < end; ++s) l += partials.ml[index + s].y * exp2f((partials.ml[index + s].x - m) * kLog2E);
+  for (int d = threadIdx.x; d < call.v_dim; d += blockDim.x) {
+    float sum = 0;
+    for (int s = begin; s < end; ++s) {
+      sum += partials.o[(index + s) * call.v_dim + d] * exp2f((partials.ml[index + s].x - m) * kLog2E);
+    }
+    static_cast<bf*>(call.o)[row_index * call.o_stride + head * call.v_dim + d] = __float2bfloat16_rn(sum / l);
+  }
+}
+
+template <int D>
+void launch_split(CudaContext& context, const AttentionCall& call) {
+  constexpr size_t kMerge = static_cast<size_t>(kSplitWarps) * 16 * (D * sizeof(float) + sizeof(float2));
+  constexpr size_t kPages = static_cast<size_t>(kSplitWarps) * 2 * kPage * D * sizeof(bf);
+  constexpr size_t kShared = std::max(kMerge, kPages);
+  static std::once_flag once;
+  std::call_once(once, [] {
+    HAY_CUDA(
+        cudaFuncSetAttribute(split_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kShared)));
+  });
+  for (const SplitRun& run : context.split_runs()) {
+    Partials partials{};
+    partials.segment = run.kind == RowKind::decode ? kDecodeSegment : kOutputSegment;
+    partials.n_segments = run.max_pos / partials.segment + 1;
+    // Slabs of rows bound the scratch; they change nothing but where a row's partial results stand.
+    constexpr int64_t kScratchBytes = int64_t{256} << 20;
+    const int64_t row_bytes = static_cast<int64_t>(call.n_heads) * partials.n_segments * (call.v_dim + 2) * 4;
+    const int64_t slab_items = std::clamp<int64_t>(kScratchBytes / (row_bytes * kSplitRows), 1, 65535);
+    const int64_t slab_rows = std::min<int64_t>(slab_items * kSplitRows, run.n_rows);
+    partials.ml = static_cast<float2*>(
+        context.arena().allocate(static_cast<size_t>(slab_rows * call.n_heads * partials.n_segments) * 8));
+    partials.o = static_cast<float*>(
+        context.arena().allocate(static_cast<size_t>(slab_rows * call.n_heads * partials.n_segments * call.v_dim) * 4));
+    for (int64_t i = 0; i < run.n_items; i += slab_items) {
+      const int64_t n = std::min<int64_t>(slab_items, run.n_items - i);
+      const int first_item = run.first_item + static_cast<int>(i);
+      const int first_row = context.split_item(first_item).first;
+      const SplitItem last = context.split_item(first_item + static_cast<int>(n) - 1);
+      const int n_rows = last.first + last.n - first_row;
+      split_kernel<D><<<dim3(static_cast<unsigned>(partials.n_segments), static_cast<unsigned>(call.n_kv),
+                             static_cast<unsigned>(n)),
+                        kSplitWarps * 32, kShared, context.stream()>>>(call, partials, first_item, first_row);
+      HAY_LAUNCHED();
+      merge_kernel<<<dim3(static_cast<unsigned>(n_rows), static_cast<unsigned>(call.n_heads)), 64, 0,
+                     context.stream()>>>(call, partials, first_row);
+      HAY_LAUNCHED();
+    }
+  }
+}
+
+}  // namespace
+
+bool supports_mma(const AttentionCall& call) {
+  return call.k_dim == call.v_dim && call.k_dim % 8 == 0 && call.k_dim <= 256 && call.q_stride % 2 == 0 &&
+         call.o_stride % 2 == 0;
+}
+
+void attention_tiles_mma(CudaContext& context, const AttentionCall& call) {
+  if (call.pass.n_tiles == 0) return;
+  if (call.k_dim <= 64)
+    launch_tiles<64>(context, call);
+  else if (call.k_dim <= 128)
+    launch_tiles<128>(context, call);
+  else
+    launch_tiles<256>(context, call);
+}
+
+void attention_split_mma(CudaContext& context, const AttentionCall& call) {
+  if (call.pass.n_items == 0) return;
+  if (call.k_dim <= 64)
+    launch_split<64>(context, call);
+  else if (call.k_dim <= 128)
+    launch_split<128>(context, call);
+  else
+    launch_split<256>(context, call);
+}
+
+}  // namespace hayfork::engine::cuda

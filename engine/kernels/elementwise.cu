@@ -1,0 +1,306 @@
+// Row-wise ops on CUDA: embedding gather, norms, activations, additions, rotary embedding, cache writes, gathers.
+// Each rounds where the unfused chain of the reference rounds; sums run in float32 in an order given by the columns.
+#include <algorithm>
+
+#include "engine/kernels/linear.cuh"
+#include "engine/kernels/twins.h"
+
+namespace hayfork::engine::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+unsigned blocks_for(int64_t n) {
+  return static_cast<unsigned>(std::clamp<int64_t>((n + kThreads - 1) / kThreads, 1, 1 << 20));
+}
+
+template <typename T, typename W>
+__global__ void embed_kernel(T* x, int64_t stride, const Row* rows, int n_rows, const W* table, int64_t table_stride,
+                             int width, float multiplier) {
+  const int row = blockIdx.x;
+  if (row >= n_rows) return;
+  const W* from = table + rows[row].token * table_stride;
+  for (int c = threadIdx.x; c < width; c += blockDim.x) store(x + row * stride + c, load(from + c) * multiplier);
+}
+
+// One block a (row, group); each thread adds its columns, then a fixed tree.
+template <typename T>
+__global__ void rmsnorm_kernel(T* y, int64_t y_stride, const T* x, int64_t x_stride, const float* w, float eps,
+                               NormKind kind, int group, int n_groups) {
+  const int64_t row = blockIdx.x / n_groups;
+  const int first = static_cast<int>(blockIdx.x % n_groups) * group;
+  const T* in = x + row * x_stride + first;
+  T* out = y + row * y_stride + first;
+  float sum = 0;
+  for (int c = threadIdx.x; c < group; c += blockDim.x) {
+    const float v = load(in + c);
+    sum = fmaf(v, v, sum);
+  }
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  __shared__ float warp_sums[32];
+  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = sum;
+  __syncthreads();
+  sum = 0;
+  for (unsigned i = 0; i < blockDim.x / 32; ++i) sum += warp_sums[i];
+  const float r = 1.f / sqrtf(sum / static_cast<float>(group) + eps);
+  for (int c = threadIdx.x; c < group; c += blockDim.x) {
+    const float n = load(in + c) * r;
+    const float weight = w != nullptr ? w[c] : (kind == NormKind::zero_centred ? 0.f : 1.f);
+    const float v = kind == NormKind::llama      ? weight * rounded<T>(n)
+                    : kind == NormKind::one_cast ? weight * n
+                                                 : n * (1.f + weight);
+    store(out + c, v);
+  }
+}
+
+template <typename T>
+__global__ void add_kernel(T* x, int64_t x_stride, const T* y, int64_t y_stride, int64_t rows, int cols, float scale) {
+  const int64_t n = rows * cols;
+  for (int64_t e = blockIdx.x * int64_t{kThreads} + threadIdx.x; e < n; e += gridDim.x * int64_t{kThreads}) {
+    const int64_t row = e / cols, c = e % cols;
+    T* to = x + row * x_stride + c;
+    const float v = load(y + row * y_stride + c);
+    store(to, load(to) + (scale == 1.f ? v : rounded<T>(v * scale)));
+  }
+}
+
+__device__ inline float activate(float v, Activation act) {
+  if (act == Activation::silu) return v / (1.f + expf(-v));
+  return 0.5f * v * (1.f + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)));
+}
+
+template <typename T>
+__global__ void act_mul_kernel(T* y, int64_t y_stride, const T* gate, int64_t gate_stride, const T* up,
+                               int64_t up_stride, int64_t rows, int cols, Activation act) {
+  const int64_t n = rows * cols;
+  for (int64_t e = blockIdx.x * int64_t{kThreads} + threadIdx.x; e < n; e += gridDim.x * int64_t{kThreads}) {
+    const int64_t row = e / cols, c = e % cols;
+    const float a = rounded<T>(activate(load(gate + row * gate_stride + c), act));
+    store(y + row * y_stride + c, a * load(up + row * up_stride + c));
+  }
+}
+
+template <typename T>
+__global__ void affine_kernel(T* q, int64_t stride, int64_t rows, int cols, const float* scale, const float* offset) {
+  const int64_t n = rows * cols;
+  for (int64_t e = blockIdx.x * int64_t{kThreads} + threadIdx.x; e < n; e += gridDim.x * int64_t{kThreads}) {
+    T* to = q + e / cols * stride + e % cols;
+    store(to, scale[e % cols] * load(to) + offset[e % cols]);
+  }
+}
+
+// cos and sin at float32 angles pos · inv_freq, rounded to the activation type where the reference does.
+template <typename T>
+__global__ void angles_kernel(float* cosines, float* sines, const Row* rows, int n_rows, const float* inv_freq,
+                              const float* factors, const int* table_of_seq, int half) {
+  const int64_t n = static_cast<int64_t>(n_rows) * half;
+  for (int64_t e = blockIdx.x * int64_t{kThreads} + threadIdx.x; e < n; e += gridDim.x * int64_t{kThreads}) {
+    const Row row = rows[e / half];
+    const int table = table_of_seq[row.seq];
+    const float angle = static_cast<float>(row.pos) * inv_freq[table * half + e % half];
+    cosines[e] = rounded<T>(cosf(angle) * factors[table]);
+    sines[e] = rounded<T>(sinf(angle) * factors[table]);
+  }
+}
+
+template <typename T>
+__global__ void rope_kernel(T* x, int64_t stride, int64_t rows, int n_heads, int head_dim, const float* cosines,
+                            const float* sines, int half) {
+  const int64_t n = rows * n_heads * half;
+  for (int64_t e = blockIdx.x * int64_t{kThreads} + threadIdx.x; e < n; e += gridDim.x * int64_t{kThreads}) {
+    const int i = static_cast<int>(e % half);
+    const int64_t row = e / half / n_heads;
+    T* head = x + row * stride + e / half % n_heads * head_dim;
+    const float c = cosines[row * half + i], s = sines[row * half + i];
+    const float a = load(head + i), b = load(head + i + half);
+    store(head + i, rounded<T>(a * c) - rounded<T>(b * s));
+    store(head + i + half, rounded<T>(b * c) + rounded<T>(a * s));
+  }
+}
+
+template <typename T, typename C>
+__global__ void kv_write_kernel(C* k_cache, C* v_cache, const T* k, int64_t k_stride, const T* v, int64_t v_stride,
+                                const Row* rows, int64_t n_rows, DevicePass pass, int group, int n_kv, int k_dim,
+                                int v_dim) {
+  const int64_t row = blockIdx.x;
+  if (row >= n_rows) return;
+  const Row at = rows[row];
+  const int64_t block = block_table(pass, at.seq, group)[at.pos / kBlockTokens];
+  const int slot = at.pos % kBlockTokens;
+  for (int c = threadIdx.x; c < n_kv * k_dim; c += blockDim.x) {
+    store(k_cache + ((block * n_kv + c / k_dim) * kBlockTokens + slot) * k_dim + c % k_dim,
+          load(k + row * k_stride + c));
+  }
+  for (int c = threadIdx.x; c < n_kv * v_dim; c += blockDim.x) {
+    store(v_cache + ((block * n_kv + c / v_dim) * kBlockTokens + slot) * v_dim + c % v_dim,
+          load(v + row * v_stride + c));
+  }
+}
+
+template <typename T>
+__global__ void gather_kernel(T* out, int64_t out_stride, const T* x, int64_t x_stride, const Row* rows, int64_t n_rows,
+                              int cols) {
+  const int64_t row = blockIdx.x;
+  if (row >= n_rows || rows[row].want < 0) return;
+  for (int c = threadIdx.x; c < cols; c += blockDim.x) out[rows[row].want * out_stride + c] = x[row * x_stride + c];
+}
+
+template <typename T>
+__global__ void nonfinite_kernel(int* flags, const T* x, int64_t stride, int64_t rows, int cols) {
+  const int64_t row = blockIdx.x;
+  bool bad = false;
+  for (int c = threadIdx.x; c < cols; c += blockDim.x) bad = bad || !isfinite(load(x + row * stride + c));
+  if (__syncthreads_or(bad) && threadIdx.x == 0) flags[row] = 1;
+}
+
+}  // namespace
+
+void embed(Context& base, Matrix x, std::span<const Row> rows, const LinearWeight& table, float multiplier) {
+  if (rows.empty()) return;
+  CudaContext& context = of(base);
+  const LinearOnDevice& weight = on_device(table);
+  with_type(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    with_type(weight.dtype, [&](auto w) {
+      using W = decltype(w);
+      embed_kernel<<<static_cast<unsigned>(rows.size()), kThreads, 0, context.stream()>>>(
+          static_cast<T*>(x.data), x.stride, context.device_rows(rows), static_cast<int>(rows.size()),
+          static_cast<const W*>(weight.data()), weight.k_stride, static_cast<int>(x.cols), multiplier);
+    });
+  });
+  HAY_LAUNCHED();
+}
+
+void rmsnorm(Context& base, Matrix y, Matrix x, Vector w, float eps, NormKind kind, int64_t group) {
+  if (x.rows == 0) return;
+  CudaContext& context = of(base);
+  const int n_groups = static_cast<int>(x.cols / group);
+  const int threads = group <= 64 ? 32 : group <= 512 ? 128 : 256;
+  with_type(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    rmsnorm_kernel<<<static_cast<unsigned>(x.rows * n_groups), threads, 0, context.stream()>>>(
+        static_cast<T*>(y.data), y.stride, static_cast<const T*>(x.data), x.stride, w.data, eps, kind,
+        static_cast<int>(group), n_groups);
+  });
+  HAY_LAUNCHED();
+}
+
+void add(Context& base, Matrix x, Matrix y, float scale) {
+  if (x.rows == 0) return;
+  with_type(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    add_kernel<<<blocks_for(x.rows * x.cols), kThreads, 0, of(base).stream()>>>(
+        static_cast<T*>(x.data), x.stride, static_cast<const T*>(y.data), y.stride, x.rows, static_cast<int>(x.cols),
+        scale);
+  });
+  HAY_LAUNCHED();
+}
+
+void act_mul(Context& base, Matrix y, Matrix gate, Matrix up, Activation act) {
+  if (y.rows == 0) return;
+  with_type(y.dtype, [&](auto t) {
+    using T = decltype(t);
+    act_mul_kernel<<<blocks_for(y.rows * y.cols), kThreads, 0, of(base).stream()>>>(
+        static_cast<T*>(y.data), y.stride, static_cast<const T*>(gate.data), gate.stride,
+        static_cast<const T*>(up.data), up.stride, y.rows, static_cast<int>(y.cols), act);
+  });
+  HAY_LAUNCHED();
+}
+
+void affine(Context& base, Matrix q, Vector scale, Vector offset) {
+  if (q.rows == 0) return;
+  with_type(q.dtype, [&](auto t) {
+    using T = decltype(t);
+    affine_kernel<<<blocks_for(q.rows * q.cols), kThreads, 0, of(base).stream()>>>(
+        static_cast<T*>(q.data), q.stride, q.rows, static_cast<int>(q.cols), scale.data, offset.data);
+  });
+  HAY_LAUNCHED();
+}
+
+RopeAngles rope_angles(Context& base, std::span<const Row> rows, std::span<const RopeTable> tables,
+                       std::span<const int32_t> table_of_seq) {
+  CudaContext& context = of(base);
+  const int32_t half = tables.empty() ? 0 : static_cast<int32_t>(tables.front().inv_freq.size());
+  if (rows.empty() || half == 0) return {};
+  std::vector<float> inv_freq, factors;
+  for (const RopeTable& table : tables) {
+    HAY_CHECK(static_cast<int32_t>(table.inv_freq.size()) == half);
+    inv_freq.insert(inv_freq.end(), table.inv_freq.begin(), table.inv_freq.end());
+    factors.push_back(table.attention_factor);
+  }
+  const auto* device_freq = static_cast<const float*>(context.stage(inv_freq.data(), inv_freq.size() * sizeof(float)));
+  const auto* device_factors = static_cast<const float*>(context.stage(factors.data(), factors.size() * sizeof(float)));
+  const auto* device_tables = static_cast<const int*>(context.stage(table_of_seq.data(), table_of_seq.size_bytes()));
+  const int64_t n = static_cast<int64_t>(rows.size()) * half;
+  float* cosines = static_cast<float*>(context.arena().allocate(static_cast<size_t>(n) * sizeof(float)));
+  float* sines = static_cast<float*>(context.arena().allocate(static_cast<size_t>(n) * sizeof(float)));
+  with_type(context.activation(), [&](auto t) {
+    angles_kernel<decltype(t)><<<blocks_for(n), kThreads, 0, context.stream()>>>(
+        cosines, sines, context.device_rows(rows), static_cast<int>(rows.size()), device_freq, device_factors,
+        device_tables, half);
+  });
+  HAY_LAUNCHED();
+  return {cosines, sines, half};
+}
+
+void rope(Context& base, Matrix x, int64_t first_row, RopeAngles angles, int32_t head_dim) {
+  if (x.rows == 0 || angles.half == 0) return;
+  const int n_heads = static_cast<int>(x.cols / head_dim);
+  with_type(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    rope_kernel<<<blocks_for(x.rows * n_heads * angles.half), kThreads, 0, of(base).stream()>>>(
+        static_cast<T*>(x.data), x.stride, x.rows, n_heads, head_dim, angles.cos + first_row * angles.half,
+        angles.sin + first_row * angles.half, angles.half);
+  });
+  HAY_LAUNCHED();
+}
+
+void kv_write(Context& base, const Pass& pass, int64_t first_row, Matrix k, Matrix v, const KvLayer& layer) {
+  if (k.rows == 0) return;
+  CudaContext& context = of(base);
+  const Row* rows = context.device_rows(pass.rows.subspan(static_cast<size_t>(first_row), static_cast<size_t>(k.rows)));
+  with_type(k.dtype, [&](auto t) {
+    using T = decltype(t);
+    with_type(layer.dtype, [&](auto c) {
+      using C = decltype(c);
+      kv_write_kernel<<<static_cast<unsigned>(k.rows), kThreads, 0, context.stream()>>>(
+          static_cast<C*>(layer.k), static_cast<C*>(layer.v), static_cast<const T*>(k.data), k.stride,
+          static_cast<const T*>(v.data), v.stride, rows, k.rows, context.pass(), layer.group, layer.n_kv_heads,
+          layer.k_dim, layer.v_dim);
+    });
+  });
+  HAY_LAUNCHED();
+}
+
+void gather_wanted(Context& base, Matrix out, Matrix x, std::span<const Row> rows) {
+  if (rows.empty() || out.rows == 0) return;
+  with_type(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    gather_kernel<<<static_cast<unsigned>(rows.size()), kThreads, 0, of(base).stream()>>>(
+        static_cast<T*>(out.data), out.stride, static_cast<const T*>(x.data), x.stride, of(base).device_rows(rows),
+        static_cast<int64_t>(rows.size()), static_cast<int>(x.cols));
+  });
+  HAY_LAUNCHED();
+}
+
+std::vector<int32_t> nonfinite_rows(Context& base, Matrix x) {
+  std::vector<int32_t> bad;
+  if (x.rows == 0) return bad;
+  CudaContext& context = of(base);
+  int* flags = static_cast<int*>(context.arena().allocate(static_cast<size_t>(x.rows) * sizeof(int)));
+  HAY_CUDA(cudaMemsetAsync(flags, 0, static_cast<size_t>(x.rows) * sizeof(int), context.stream()));
+  with_type(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    nonfinite_kernel<<<static_cast<unsigned>(x.rows), 128, 0, context.stream()>>>(
+        flags, static_cast<const T*>(x.data), x.stride, x.rows, static_cast<int>(x.cols));
+  });
+  HAY_LAUNCHED();
+  std::vector<int> host(static_cast<size_t>(x.rows));
+  context.download(host.data(), flags, host.size() * sizeof(int));
+  for (size_t i = 0; i < host.size(); ++i) {
+    if (host[i] != 0) bad.push_back(static_cast<int32_t>(i));
+  }
+  return bad;
+}
+
+}  // namespace hayfork::engine::cuda
