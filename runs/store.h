@@ -145,7 +145,8 @@ class Store {
   // A missing or empty file gets the schema; an older one is copied (VACUUM INTO <file>.v<N>.bak) and migrated; a newer
   // one, a file that is no Hayfork database, a locked, read-only or forbidden one is refused and left as it is.
   // Journal: WAL; where the file system cannot hold it (NFS and its like), a rollback journal and the event HAY-W003.
-  // read_only: never writes, never migrates. Throws: not_found, corrupt, unsupported, resource.
+  // read_only: never writes, never migrates. `events` is called by open and by the destructor alone, and must not call
+  // this store. Throws: not_found, corrupt, unsupported, resource.
   static Store open(const std::filesystem::path& path, OpenMode mode, EventSink events = {}, StoreOptions options = {});
   ~Store();  // flushes and folds the WAL into the file; an error then becomes an event. close() throws it instead.
   Store(Store&&) noexcept;

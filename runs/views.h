@@ -98,7 +98,7 @@ struct SampleView {
 struct GridCell {
   OptInt ctx_len;
   OptReal depth_pct;  // nominal
-  int64_t n = 0;      // samples with status ok
+  int64_t n = 0;      // samples averaged: status ok, with a value
   OptReal mean;       // of the score, or of the metric asked for; NULL when n is 0
   int64_t n_failed = 0, n_truncated = 0;
   OptReal depth_real, prompt_tokens;  // means of what was reached

@@ -1,0 +1,152 @@
+// Opening the file: every way it can be wrong gets its own error, and nothing is written to a file that is not ours.
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "runs/store_impl.h"
+
+namespace hayfork::runs {
+namespace {
+
+namespace fs = std::filesystem;
+
+int64_t statfs_magic(const fs::path& path) {
+  struct statfs info {};
+  return statfs(path.c_str(), &info) == 0 ? static_cast<int64_t>(static_cast<uint32_t>(info.f_type)) : 0;
+}
+
+// "file:" URIs have ? # % as marks.
+std::string uri_of(const fs::path& path, const std::string& parameters) {
+  std::string uri = "file:";
+  for (const char c : fs::absolute(path).string()) {
+    if (c == '?' || c == '#' || c == '%')
+      uri += fmt::format("%{:02x}", static_cast<unsigned char>(c));
+    else
+      uri += c;
+  }
+  return uri + parameters;
+}
+
+[[noreturn]] void refuse(ErrorCode code, const fs::path& path, const std::string& why, const std::string& next) {
+  throw Error(code, ErrorSubject::database, "the results database cannot be opened",
+              {.where = path.string(), .why = why, .next = next});
+}
+
+void check_path(const fs::path& path, OpenMode mode) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (error && status.type() != fs::file_type::not_found) {
+    refuse(ErrorCode::not_found, path, error.message(), "check the path and its permissions");
+  }
+  if (fs::is_directory(status)) {
+    refuse(ErrorCode::not_found, path, "it is a folder",
+           fmt::format("name a file: --db {}", (path / "runs.db").string()));
+  }
+  if (fs::exists(status)) {
+    if (!fs::is_regular_file(status))
+      refuse(ErrorCode::not_found, path, "it is not an ordinary file", "name another with --db");
+    return;
+  }
+  if (mode == OpenMode::read_only) {
+    refuse(ErrorCode::not_found, path, "no such file", "hayfork run makes it; --db or HAYFORK_DB names another");
+  }
+  const fs::path folder = fs::absolute(path).parent_path();
+  if (!fs::is_directory(folder, error)) {
+    refuse(ErrorCode::not_found, path, "its folder does not exist", fmt::format("mkdir -p {}", folder.string()));
+  }
+}
+
+void set_journal(Connection& db, const fs::path& path, const EventSink& events, const StoreOptions& options) {
+  const int64_t magic = options.file_system ? options.file_system(path) : statfs_magic(path);
+  const bool network = is_network_file_system(magic);
+  std::string mode;
+  if (!network) mode = db.value<std::string>("PRAGMA journal_mode = WAL");
+  if (mode == "wal") {
+    db.exec("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 2000");
+    return;
+  }
+  mode = db.value<std::string>("PRAGMA journal_mode = DELETE");
+  db.exec("PRAGMA synchronous = FULL");  // NORMAL may lose the file in a power cut here (sqlite.org/pragma.html)
+  if (events) {
+    events({Event::Level::warn, "HAY-W003",
+            fmt::format(
+                "{} is on {}: WAL is unsafe there, using a rollback journal", path.string(),
+                network ? fmt::format("a network file system ({:#x})", magic) : "a file system without shared memory"),
+            ""});
+  }
+}
+
+void set_up(Connection& db, const StoreOptions& options) {
+  sqlite3_busy_timeout(db.handle(), options.busy_timeout_ms);
+  db.exec("PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON");
+  if (options.max_pages > 0) db.exec(fmt::format("PRAGMA max_page_count = {}", options.max_pages));
+}
+
+std::unique_ptr<Connection> open_to_read(const fs::path& path, const StoreOptions& options) {
+  auto db = std::make_unique<Connection>(read_uri(path), path.string(), SQLITE_OPEN_READONLY);
+  set_up(*db, options);
+  check_version(*db, migrations(), true);
+  db->exec("PRAGMA query_only = ON");
+  return db;
+}
+
+}  // namespace
+
+std::string read_uri(const fs::path& path) {
+  std::error_code error;
+  const fs::path wal = path.string() + "-wal";
+  const bool still = !fs::exists(wal, error) || fs::file_size(wal, error) == 0;
+  const bool locked_folder = access(fs::absolute(path).parent_path().c_str(), W_OK) != 0;
+  return uri_of(path, still && locked_folder ? "?immutable=1" : "?mode=ro");
+}
+
+bool is_network_file_system(int64_t magic) {
+  switch (magic) {
+    case 0x6969:      // NFS
+    case 0x517B:      // SMB
+    case 0xFF534D42:  // CIFS
+    case 0xFE534D42:  // SMB2
+    case 0x01021997:  // 9P
+    case 0x65735546:  // FUSE: sshfs and many cluster file systems
+    case 0x5346414F:  // AFS
+    case 0x6B414653:  // kAFS
+    case 0x73757245:  // Coda
+    case 0x564C:      // NCP
+    case 0x00C36400:  // Ceph
+    case 0x0BD00BD0:  // Lustre
+    case 0x47504653:  // GPFS
+    case 0x19830326:  // BeeGFS
+    case 0x013111A8:  // IBRIX
+    case 0x7461636F:  // OCFS2
+    case 0x01161970:  // GFS2
+    case 0xAAD7AAEA:  // PanFS
+    case 0x786F4256:  // VirtualBox shared folder
+    case 0xBACBACBC:  // VMware shared folder
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::unique_ptr<Connection> open_database(const fs::path& path, OpenMode mode, const EventSink& events,
+                                          const StoreOptions& options) {
+  check_path(path, mode);
+  if (mode == OpenMode::read_only) return open_to_read(path, options);
+  auto db = std::make_unique<Connection>(uri_of(path, ""), path.string(), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  set_up(*db, options);
+  // Whose file it is comes first: only then may it be written at all.
+  if (db->value("SELECT count(*) FROM sqlite_schema") > 0) check_version(*db, migrations(), false);
+  if (sqlite3_db_readonly(db->handle(), "main") == 1) {
+    throw sqlite_error(SQLITE_READONLY, "the file is read-only", path.string(), "opening", 0);
+  }
+  migrate(*db, path, migrations(), events);
+  set_journal(*db, path, events, options);
+  return db;
+}
+
+}  // namespace hayfork::runs

@@ -1,0 +1,109 @@
+#include "runs/schema.h"
+
+#include <fmt/format.h>
+
+#include "runs/store.h"
+
+namespace hayfork::runs {
+namespace {
+
+constexpr Migration kMigrations[] = {{1, nullptr}};  // 1 is kSchema1: its text is not a constant expression
+
+struct Header {
+  int64_t application_id;
+  int64_t version;
+  bool empty;  // no table of anybody's
+};
+
+Header read_header(Connection& connection) {
+  return {connection.value("PRAGMA application_id"), connection.value("PRAGMA user_version"),
+          connection.value("SELECT count(*) FROM sqlite_schema") == 0};
+}
+
+bool is_new(const Header& header) {
+  return header.empty && header.application_id == 0 && header.version == 0;
+}
+
+void refuse_foreign(const Header& header, const std::string& file) {
+  if (header.application_id == kApplicationId && header.version >= 1) return;
+  throw Error(ErrorCode::corrupt, ErrorSubject::database, "this file is no Hayfork database",
+              {.where = file,
+               .why = fmt::format("it is another program's SQLite database (application id {:#x}, want {:#x})",
+                                  header.application_id, kApplicationId),
+               .next = "give another file with --db; this one was not changed"});
+}
+
+void refuse_newer(const Header& header, int ours, const std::string& file) {
+  if (header.version <= ours) return;
+  throw Error(ErrorCode::unsupported, ErrorSubject::database, "the results database is newer than this program",
+              {.where = file,
+               .why = fmt::format("its schema version is {}, this hayfork knows up to {}", header.version, ours),
+               .next = "use a newer hayfork, or another --db; this one was not changed"});
+}
+
+const char* sql_of(const Migration& migration) {
+  return migration.sql != nullptr ? migration.sql : kSchema1;
+}
+
+// One migration; nothing happens when another process has done it meanwhile.
+void apply(Connection& connection, const Migration& migration) {
+  Transaction transaction(connection);
+  if (connection.value("PRAGMA user_version") >= migration.version) return;
+  connection.exec(sql_of(migration));
+  connection.exec(fmt::format("PRAGMA user_version = {}", migration.version));
+  transaction.commit();
+}
+
+std::filesystem::path back_up(Connection& connection, const std::filesystem::path& path, int64_t version) {
+  std::filesystem::path copy;
+  for (int n = 0;; ++n) {  // VACUUM INTO refuses a file that is there
+    copy = fmt::format("{}.v{}{}.bak", path.string(), version, n == 0 ? "" : fmt::format("-{}", n));
+    if (!std::filesystem::exists(copy)) break;
+  }
+  connection.run("VACUUM INTO ?", copy.string());
+  return copy;
+}
+
+}  // namespace
+
+std::span<const Migration> migrations() {
+  return kMigrations;
+}
+
+int schema_version() {
+  return migrations().back().version;
+}
+
+void check_version(Connection& connection, std::span<const Migration> list, bool exact) {
+  const Header header = read_header(connection);
+  refuse_foreign(header, connection.name());
+  refuse_newer(header, list.back().version, connection.name());
+  if (exact && header.version < list.back().version) {
+    throw Error(ErrorCode::unsupported, ErrorSubject::database, "the results database has an older schema",
+                {.where = connection.name(),
+                 .why = fmt::format("its version is {}, this hayfork reads {}", header.version, list.back().version),
+                 .next = "hayfork db migrate --db FILE (a copy is kept)"});
+  }
+}
+
+void migrate(Connection& connection, const std::filesystem::path& path, std::span<const Migration> list,
+             const EventSink& events) {
+  const Header header = read_header(connection);
+  if (!is_new(header)) {
+    refuse_foreign(header, connection.name());
+    refuse_newer(header, list.back().version, connection.name());
+    if (header.version == list.back().version) return;
+    const std::filesystem::path copy = back_up(connection, path, header.version);
+    if (events) {
+      events({Event::Level::info, "HAY-I001",
+              fmt::format("{}: schema {} -> {}, the old file is kept as {}", path.string(), header.version,
+                          list.back().version, copy.string()),
+              ""});
+    }
+  }
+  for (const Migration& migration : list) {
+    if (migration.version > header.version) apply(connection, migration);
+  }
+}
+
+}  // namespace hayfork::runs
