@@ -1,0 +1,51 @@
+#include "engine/loader.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace hayfork::engine {
+
+std::unique_ptr<LinearWeight> Loader::linear(const std::vector<Part>& parts, int64_t k) {
+  std::vector<LinearPart> pieces;
+  std::vector<TensorView> views;
+  for (const Part& part : parts) {
+    const std::vector<int64_t> shape = {part.n, k};
+    const TensorView view = weights_.floats(part.weight, shape);
+    Weights::require_finite(view);
+    Vector bias;
+    if (!part.bias.empty()) bias = vector(part.bias, {part.n});
+    const auto rows = part.rows.empty() ? std::vector<std::pair<int64_t, int64_t>>{{0, part.n}} : part.rows;
+    for (const auto& [first, n] : rows) {
+      HAY_CHECK(first >= 0 && n >= 1 && first + n <= part.n, part.weight);
+      const Vector piece_bias = bias ? Vector{bias.data + first, n} : Vector{};
+      pieces.push_back({view.data + first * k * size_of(view.dtype), view.dtype, n, piece_bias});
+    }
+    n_params_ += part.n * k;
+    views.push_back(view);
+  }
+  auto weight = make_linear(context_, pieces, k);
+  bytes_ += weight->bytes;
+  for (const TensorView& view : views) weights_.drop(view);
+  return weight;
+}
+
+Vector Loader::vector(const std::string& name, const std::vector<int64_t>& shape) {
+  return vector(host(name, shape));
+}
+
+Vector Loader::vector(const std::vector<float>& values) {
+  buffers_.push_back(context_.make_buffer(values.size() * sizeof(float)));
+  context_.upload(buffers_.back()->data(), values.data(), values.size() * sizeof(float));
+  bytes_ += static_cast<int64_t>(values.size() * sizeof(float));
+  return {static_cast<const float*>(buffers_.back()->data()), static_cast<int64_t>(values.size())};
+}
+
+std::vector<float> Loader::host(const std::string& name, const std::vector<int64_t>& shape) {
+  std::vector<float> values = weights_.vector(name, shape);
+  n_params_ += static_cast<int64_t>(values.size());
+  return values;
+}
+
+}  // namespace hayfork::engine
