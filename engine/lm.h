@@ -115,7 +115,7 @@ struct ModelInfo {
   int32_t vocab_size = 0;  // rows of the output matrix
   int32_t hidden_size = 0;
   int32_t max_length = 0;    // max_position_embeddings
-  int64_t reach_tokens = 0;  // how far back a base position can see through all layers; 0: everything
+  int64_t reach_tokens = 0;  // K/V of a base position depend on this many tokens up to it, itself included; 0: on all
   std::vector<LayerInfo> layers;
   std::vector<int32_t> eos_ids;  // union of config.json and generation_config.json
   std::string weights_sha256, config_sha256, tokenizer_sha256, template_sha256;

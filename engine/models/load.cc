@@ -1,0 +1,51 @@
+// load_model: folder → config → spec → model.
+#include <algorithm>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "engine/model.h"
+#include "engine/models/registry.h"
+
+namespace hayfork::engine {
+namespace {
+
+// generation_config.json may list more end-of-text ids than config.json; generation stops on any of them.
+void add_generation_eos(const std::filesystem::path& folder, std::vector<int32_t>& ids) {
+  if (!std::filesystem::exists(folder / "generation_config.json")) return;
+  const Config config = Config::load(folder, "generation_config.json");
+  for (const int64_t id : config.integer_or_list("eos_token_id", 0, INT32_MAX)) ids.push_back(static_cast<int32_t>(id));
+}
+
+// hayfork.json may say where weights come from ("converted-untrained").
+std::string read_provenance(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(folder / "hayfork.json")) return "";
+  return Config::load(folder, "hayfork.json").text("weights_provenance", "");
+}
+
+}  // namespace
+
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const ModelOptions& options) {
+  if (!std::filesystem::exists(folder / "config.json")) {
+    throw Error(ErrorCode::not_found, ErrorSubject::model, fmt::format("no model in {}", folder.string()),
+                {.where = (folder / "config.json").string(),
+                 .why = std::filesystem::exists(folder) ? "the folder has no config.json" : "the folder does not exist",
+                 .next = "give a folder in the Hugging Face layout"});
+  }
+  Config config = Config::load(folder, "config.json");
+  Weights weights(folder);
+  ResolvedModel resolved = resolve_model(std::move(config), weights, options);
+  add_generation_eos(folder, resolved.eos_ids);
+  std::sort(resolved.eos_ids.begin(), resolved.eos_ids.end());
+  resolved.eos_ids.erase(std::unique(resolved.eos_ids.begin(), resolved.eos_ids.end()), resolved.eos_ids.end());
+  const auto normal = std::filesystem::absolute(folder).lexically_normal();
+  ModelInfo info{.name = (normal.has_filename() ? normal : normal.parent_path()).filename().string(),
+                 .path = normal.string(),
+                 .eos_ids = resolved.eos_ids,
+                 .config_sha256 = resolved.config_sha256,
+                 .weights_provenance = read_provenance(folder)};
+  return make_transformer(context, weights, resolved.spec, std::move(info));
+}
+
+}  // namespace hayfork::engine

@@ -1,0 +1,68 @@
+// Orthros over a backbone (arXiv 2610.13735; schema: orthros.md 8): the backbone's full-attention layers get a window
+// for the base stream and full attention for the output stream, with a scale and offset on the queries of each.
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "engine/models/families.h"
+
+namespace hayfork::engine {
+namespace {
+
+// A softmax layer whose every head sees all keys; others keep their windows in both streams.
+bool is_eligible(const LayerSpec& layer) {
+  const auto* attention = std::get_if<SoftmaxSpec>(&layer.mixer);
+  return attention != nullptr && attention->window == 0 && attention->kv_head_windows.empty();
+}
+
+std::vector<int32_t> chosen_layers(const ModelSpec& model, const Config& block) {
+  std::vector<int32_t> chosen;
+  if (!block.has("layers")) {
+    for (size_t i = 0; i < model.layers.size(); ++i) {
+      if (is_eligible(model.layers[i])) chosen.push_back(static_cast<int32_t>(i));
+    }
+    return chosen;
+  }
+  for (const int64_t i : block.integers("layers", 0, static_cast<int64_t>(model.layers.size()) - 1)) {
+    if (!chosen.empty() && i <= chosen.back()) block.fail("layers", "want ascending layer indices, each once");
+    if (!is_eligible(model.layers[static_cast<size_t>(i)]))
+      block.fail("layers", fmt::format("layer {} is not a full-attention layer", i));
+    chosen.push_back(static_cast<int32_t>(i));
+  }
+  return chosen;
+}
+
+OrthrosSpec::Affine read_affine(const Config& block) {
+  const std::string stage = block.text("scale_offset_stage", "pre_norm");
+  if (stage != "pre_norm" && stage != "post_norm") block.fail("scale_offset_stage", "want pre_norm or post_norm");
+  if (!block.boolean("scale_offset")) return OrthrosSpec::Affine::none;
+  return stage == "pre_norm" ? OrthrosSpec::Affine::pre_norm : OrthrosSpec::Affine::post_norm;
+}
+
+}  // namespace
+
+ConfigKeys orthros_keys() {
+  return {
+      .used = {"version", "backbone_model_type", "window_size", "scale_offset", "scale_offset_stage", "layers", "gdn"},
+      .inert = {},
+      .must_be_default = {}};
+}
+
+std::string orthros_backbone(const Config& block) {
+  if (block.integer("version", 0, 1000) != 1) block.fail("version", "only version 1 is known");
+  return block.text("backbone_model_type");
+}
+
+void apply_orthros(ModelSpec& model, const Config& block) {
+  const auto window = static_cast<int32_t>(block.integer("window_size", 1, kMaxPositions));
+  const OrthrosSpec::Affine affine = read_affine(block);
+  for (const int32_t i : chosen_layers(model, block)) {
+    auto& attention = std::get<SoftmaxSpec>(model.layers[static_cast<size_t>(i)].mixer);
+    // "…layers.3.self_attn.q_proj" → "…layers.3.self_attn.q_affine"
+    const std::string owner = attention.q.substr(0, attention.q.rfind('.'));
+    attention.orthros = OrthrosSpec{.window = window, .affine = affine, .tensors = owner + ".q_affine"};
+  }
+  model.family = "orthros";
+  model.two_streams = true;
+}
+
+}  // namespace hayfork::engine

@@ -1,0 +1,222 @@
+// The one Model: embedding, layers of mixer and feed-forward block around a residual stream, final norm, head. It reads
+// in the order of the network; which blocks, norms and factors there are is the ModelSpec's.
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "base/error.h"
+#include "engine/kernels/mixing.h"
+#include "engine/loader.h"
+#include "engine/models/registry.h"
+#include "engine/models/summary.h"
+
+namespace hayfork::engine {
+namespace {
+
+struct Layer {
+  std::unique_ptr<Mixer> mixer;
+  std::unique_ptr<Block> ffn;  // null: none
+  Norm mixer_norm, ffn_norm;
+  std::optional<Norm> after_mixer_norm, after_ffn_norm;
+  float residual_scale = 1;
+};
+
+Layer load_layer(Loader& loader, const LayerSpec& spec, int64_t hidden) {
+  Layer layer{.residual_scale = spec.residual_scale};
+  layer.mixer_norm = make_norm(loader, spec.mixer_norm, hidden);
+  layer.mixer = make_mixer(loader, spec.mixer, hidden);
+  if (spec.after_mixer_norm) layer.after_mixer_norm = make_norm(loader, *spec.after_mixer_norm, hidden);
+  layer.ffn = make_feed_forward(loader, spec.ffn, hidden);
+  if (layer.ffn) layer.ffn_norm = make_norm(loader, spec.ffn_norm, hidden);
+  if (spec.after_ffn_norm) layer.after_ffn_norm = make_norm(loader, *spec.after_ffn_norm, hidden);
+  return layer;
+}
+
+class Transformer : public Model {
+ public:
+  Transformer(Context& context, Weights& weights, const ModelSpec& spec, ModelInfo info);
+
+  const ModelInfo& info() const override { return info_; }
+  bool two_streams() const override { return spec_.two_streams; }
+  std::vector<StateSpec> state_specs() const override;
+  ForwardResult forward(Context& context, const Pass& pass, Cache& cache) override;
+  std::vector<HeadResult> head(Context& context, Matrix hidden, std::span<const HeadQuery> queries) override;
+  int64_t weight_bytes() const override { return weight_bytes_; }
+  int64_t scratch_bytes(int64_t n_rows, int64_t n_want) const override;
+  int32_t rope_class(int32_t n_tokens) const override;
+
+ private:
+  std::vector<RopeAngles> rope_angles_of(Context& context, const Pass& pass);
+  void run_layer(const Layer& layer, LayerPass& pass, Matrix h, Matrix x, Matrix y) const;
+  int64_t layer_scratch(int64_t n_rows) const;
+  const LinearWeight& output() const { return head_ ? *head_ : *embed_; }
+
+  ModelSpec spec_;
+  ModelInfo info_;
+  DType activation_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::unique_ptr<LinearWeight> embed_, head_;  // head_ null: tied
+  std::vector<Layer> layers_;
+  Norm final_norm_;
+  std::vector<RopeTable> fixed_tables_;  // per rope kind; kinds that depend on the length are made per pass
+  int64_t weight_bytes_ = 0;
+  float embed_multiplier_ = 1;
+};
+
+Transformer::Transformer(Context& context, Weights& weights, const ModelSpec& spec, ModelInfo info)
+    : spec_(spec), info_(std::move(info)), activation_(context.activation()) {
+  for (const std::string& prefix : spec.ignored_prefixes) weights.ignore_prefix(prefix);
+  for (const std::string& suffix : spec.ignored_suffixes) weights.ignore_suffix(suffix);
+  Loader loader(context, weights);
+  embed_ = loader.linear({{spec.embed, spec.vocab, "", {}}}, spec.hidden);
+  int64_t embedding_params = loader.n_params();
+  for (const LayerSpec& layer : spec.layers) layers_.push_back(load_layer(loader, layer, spec.hidden));
+  final_norm_ = make_norm(loader, spec.final_norm, spec.hidden);
+  const int64_t before_head = loader.n_params();
+  if (!spec.head.empty()) head_ = loader.linear({{spec.head, spec.vocab, "", {}}}, spec.hidden);
+  embedding_params += loader.n_params() - before_head;
+  weights.refuse_unused();
+
+  for (const RopeSpec& rope : spec.ropes) fixed_tables_.push_back(make_rope_table(rope, rope.max_positions));
+  // The multiplier is a number of the model's type in transformers: √3584 becomes 59.75 in bfloat16.
+  embed_multiplier_ = context.weights() == DType::bf16 ? round_to_bf16(spec.embed_multiplier) : spec.embed_multiplier;
+  buffers_ = loader.take_buffers();
+  weight_bytes_ = loader.bytes();
+  info_.n_params = loader.n_params();
+  info_.n_params_no_embedding = loader.n_params() - embedding_params;
+  for (const Layer& layer : layers_) info_.layers.push_back(layer.mixer->info());
+  summarize(spec, state_specs(), size_of(context.weights()), info_);
+}
+
+std::vector<StateSpec> Transformer::state_specs() const {
+  std::vector<StateSpec> specs;
+  for (const Layer& layer : layers_) specs.push_back(layer.mixer->state());
+  return specs;
+}
+
+int64_t Transformer::layer_scratch(int64_t n_rows) const {
+  int64_t most = 0;
+  for (const Layer& layer : layers_) {
+    most = std::max(most, layer.mixer->scratch_bytes(n_rows, activation_));
+    if (layer.ffn) most = std::max(most, layer.ffn->scratch_bytes(n_rows, activation_));
+  }
+  return most;
+}
+
+int64_t Transformer::scratch_bytes(int64_t n_rows, int64_t n_want) const {
+  int64_t bytes = 3 * Scratch::bytes(n_rows, spec_.hidden, activation_) + layer_scratch(n_rows) +
+                  2 * Scratch::bytes(n_want, spec_.hidden, activation_);
+  for (const RopeSpec& rope : spec_.ropes) bytes += 2 * Scratch::bytes(n_rows, rope.rotary_dim / 2, DType::f32);
+  return bytes;
+}
+
+// One table a rope kind, or one for each planned length in the pass where the kind depends on it (rulings A6).
+std::vector<RopeAngles> Transformer::rope_angles_of(Context& context, const Pass& pass) {
+  std::vector<RopeAngles> all;
+  std::vector<int32_t> table_of_seq(pass.seqs.size(), 0);
+  for (size_t i = 0; i < spec_.ropes.size(); ++i) {
+    if (!spec_.ropes[i].depends_on_length()) {
+      std::fill(table_of_seq.begin(), table_of_seq.end(), 0);
+      all.push_back(rope_angles(context, pass.rows, std::span(&fixed_tables_[i], 1), table_of_seq));
+      continue;
+    }
+    std::vector<RopeTable> tables;
+    std::map<int32_t, int32_t> table_of_length;
+    for (size_t s = 0; s < pass.seqs.size(); ++s) {
+      const int32_t n = pass.seqs[s].rope_tokens;
+      const auto [it, is_new] = table_of_length.try_emplace(n, static_cast<int32_t>(tables.size()));
+      if (is_new) tables.push_back(make_rope_table(spec_.ropes[i], n));
+      table_of_seq[s] = it->second;
+    }
+    all.push_back(rope_angles(context, pass.rows, tables, table_of_seq));
+  }
+  return all;
+}
+
+int32_t Transformer::rope_class(int32_t n_tokens) const {
+  for (const RopeSpec& rope : spec_.ropes) {
+    if (rope.kind == RopeSpec::Kind::longrope) return n_tokens > rope.original_positions ? 1 : 0;
+    if (rope.kind == RopeSpec::Kind::dynamic) return n_tokens > rope.max_positions ? n_tokens : 0;
+  }
+  return 0;
+}
+
+void Transformer::run_layer(const Layer& layer, LayerPass& pass, Matrix h, Matrix x, Matrix y) const {
+  Context& ctx = pass.context;
+  layer.mixer_norm(ctx, x, h);
+  layer.mixer->forward(pass, y, x);
+  if (layer.after_mixer_norm) (*layer.after_mixer_norm)(ctx, y, y);
+  add(ctx, h, y, layer.residual_scale);
+  if (!layer.ffn) return;
+  pass.scratch.rewind(0);
+  layer.ffn_norm(ctx, x, h);
+  layer.ffn->forward(pass, y, x);
+  if (layer.after_ffn_norm) (*layer.after_ffn_norm)(ctx, y, y);
+  add(ctx, h, y, layer.residual_scale);
+}
+
+ForwardResult Transformer::forward(Context& context, const Pass& pass, Cache& cache) {
+  const auto n_rows = static_cast<int64_t>(pass.rows.size());
+  for (const Row& row : pass.rows) {
+    HAY_CHECK(row.token >= 0 && row.token < spec_.vocab, "token id outside the vocabulary");
+    HAY_CHECK(row.stream == Stream::base || spec_.two_streams, "an output row for a model with one stream");
+  }
+  context.arena().reset();
+  context.begin_pass(pass);
+  const std::vector<RopeAngles> angles = rope_angles_of(context, pass);
+  Matrix h = context.matrix(n_rows, spec_.hidden);
+  Matrix x = context.matrix(n_rows, spec_.hidden);
+  Matrix y = context.matrix(n_rows, spec_.hidden);
+  const int64_t scratch_bytes = layer_scratch(n_rows);
+  Scratch scratch(context.arena().allocate(static_cast<size_t>(scratch_bytes)), scratch_bytes);
+
+  embed(context, h, pass.rows, *embed_, embed_multiplier_);
+  ForwardResult result;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    LayerPass layer_pass{context, pass, row_groups(pass.rows), cache, static_cast<int32_t>(i), angles, scratch, h};
+    scratch.rewind(0);
+    run_layer(layers_[i], layer_pass, h, x, y);
+    for (const int32_t row : nonfinite_rows(context, h)) {
+      if (result.nonfinite_layer.empty()) result.nonfinite_layer.assign(pass.rows.size(), -1);
+      int32_t& first = result.nonfinite_layer[static_cast<size_t>(row)];
+      if (first < 0) first = static_cast<int32_t>(i);
+    }
+  }
+  Matrix wanted = context.matrix(pass.n_want, spec_.hidden);
+  gather_wanted(context, wanted, h, pass.rows);
+  result.hidden = context.matrix(pass.n_want, spec_.hidden);
+  final_norm_(context, result.hidden, wanted);
+  if (spec_.hidden_scale != 1) combine(context, result.hidden, result.hidden, spec_.hidden_scale, result.hidden, 0);
+  return result;
+}
+
+std::vector<HeadResult> Transformer::head(Context& context, Matrix hidden, std::span<const HeadQuery> queries) {
+  std::vector<HeadRow> rows(static_cast<size_t>(hidden.rows));
+  for (const HeadQuery& query : queries) {
+    HAY_CHECK(query.slot >= 0 && query.slot < hidden.rows);
+    rows[static_cast<size_t>(query.slot)] = {query.targets, query.logits};
+  }
+  const auto found = engine::head(context, hidden, output(), spec_.logit_softcap, rows);
+  std::vector<HeadResult> results;
+  for (const HeadQuery& query : queries) {
+    const HeadRowResult& row = found[static_cast<size_t>(query.slot)];
+    HeadResult& result = results.emplace_back();
+    // Differences in float64, each rounded once: log p = logit − ln Σ exp.
+    const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - row.log_sum_exp); };
+    for (const float logit : row.target_logits) result.target_logprobs.push_back(logprob(logit));
+    result.argmax = row.argmax;
+    result.argmax_logprob = logprob(row.top1);
+    result.margin = row.top1 - row.top2;
+    result.finite = row.finite;
+  }
+  return results;
+}
+
+}  // namespace
+
+std::unique_ptr<Model> make_transformer(Context& context, Weights& weights, const ModelSpec& spec, ModelInfo info) {
+  return std::make_unique<Transformer>(context, weights, spec, std::move(info));
+}
+
+}  // namespace hayfork::engine

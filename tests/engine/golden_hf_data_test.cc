@@ -1,0 +1,46 @@
+// The checkpoints of golden/hf and golden/reference: logits against the float64 reference. Every case is named here, so
+// that a missing one is seen.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/golden_checks.h"
+#include "tests/support/paths.h"
+
+namespace hayfork::test {
+namespace {
+
+class GoldenData : public testing::TestWithParam<std::string> {};
+
+TEST_P(GoldenData, LogitsEqualTheReference) {
+  HAY_NEED_DATA(folder, "golden/" + GetParam());
+  check_golden(folder, 1e-5);
+}
+
+TEST_P(GoldenData, Bf16ErrorIsNoLargerThanTheReferences) {
+  HAY_NEED_DATA(folder, "golden/" + GetParam());
+  check_golden_bf16(folder);
+}
+
+const auto kName = [](const testing::TestParamInfo<std::string>& info) {
+  return info.param.substr(info.param.find('/') + 1);
+};
+
+INSTANTIATE_TEST_SUITE_P(Softmax, GoldenData,
+                         testing::Values("hf/gemma2", "hf/gemma3_text", "hf/gemma3_v4_bf16", "hf/llama3_rope",
+                                         "hf/llama_bf16_sharded", "hf/llama_dynamic", "hf/llama_longrope",
+                                         "hf/llama_tied_linear", "hf/llama_v4_bias", "hf/llama_yarn_factor",
+                                         "hf/llama_yarn_mscale", "hf/mistral", "hf/mistral_v4_nowindow", "hf/qwen2",
+                                         "hf/qwen2_v4_swa", "hf/qwen3", "hf/qwen3_yarn_v4", "hf/smollm3"),
+                         kName);
+
+INSTANTIATE_TEST_SUITE_P(Orthros, GoldenData,
+                         testing::Values("reference/orthros_llama", "reference/orthros_llama_layers",
+                                         "reference/orthros_llama_no_affine", "reference/orthros_llama_wide",
+                                         "reference/orthros_qwen3_post", "reference/orthros_qwen3_pre",
+                                         "reference/sparse_llama_corner", "reference/sparse_qwen3_mean_std",
+                                         "reference/sparse_orthros"),
+                         kName);
+
+}  // namespace
+}  // namespace hayfork::test
