@@ -15,7 +15,7 @@ namespace hayfork::tasks {
 
 struct SampleResult {
   int64_t index = 0;  // in the task's plan
-  Sample sample;
+  Sample sample;      // its requests are spent (empty): the Lm had them
   SampleScore score;
   std::vector<engine::Answer> answers;  // in the order of sample.requests; the same number
   engine::Effort effort;                // summed over the answers; batch_size is the largest
