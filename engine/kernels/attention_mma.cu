@@ -26,13 +26,14 @@ __device__ inline uint32_t tile_offset(int row, int chunk) {
   return static_cast<uint32_t>((row * kChunks + (chunk ^ (row & kMask))) * 16);
 }
 
-// Copies one page's [64][dim] keys or values into a [64][D] tile, zeros beyond dim. All `n_threads` threads call it.
+// Copies one page's [64][dim] keys or values into a [64][D] tile, zeros beyond dim and from row `valid` on: a
+// probability of zero must not meet what an unwritten slot holds. All `n_threads` threads call it.
 template <int D>
-__device__ inline void copy_page(uint32_t tile, const bf* page, int dim, int thread, int n_threads) {
+__device__ inline void copy_page(uint32_t tile, const bf* page, int dim, int valid, int thread, int n_threads) {
   for (int e = thread; e < kPage * (D / 8); e += n_threads) {
     const int row = e / (D / 8), chunk = e % (D / 8);
-    const int left = dim - chunk * 8;
-    copy_async_16(tile + tile_offset<D>(row, chunk), left > 0 ? page + row * dim + chunk * 8 : page, left > 0 ? 16 : 0);
+    const bool in = chunk * 8 < dim && row < valid;
+    copy_async_16(tile + tile_offset<D>(row, chunk), in ? page + row * dim + chunk * 8 : page, in ? 16 : 0);
   }
 }
 
@@ -88,9 +89,9 @@ __global__ void __launch_bounds__(TileShape<D>::kThreads) tiles_kernel(Attention
         static_cast<const bf*>(call.q) + (row0 + (row < n_rows ? row : 0)) * call.q_stride + head * call.k_dim;
     copy_async_16(q_tile + tile_offset<D>(row, chunk), left > 0 ? from + chunk * 8 : from, left > 0 ? 16 : 0);
   }
-  copy_page<D>(k_tiles, page(call.k, begin), call.k_dim, threadIdx.x, S::kThreads);
+  copy_page<D>(k_tiles, page(call.k, begin), call.k_dim, max_pos + 1 - begin * kPage, threadIdx.x, S::kThreads);
   copy_async_commit();
-  copy_page<D>(v_tiles, page(call.v, begin), call.k_dim, threadIdx.x, S::kThreads);
+  copy_page<D>(v_tiles, page(call.v, begin), call.k_dim, max_pos + 1 - begin * kPage, threadIdx.x, S::kThreads);
   copy_async_commit();
 
   const int warp_row = warp * 16;
@@ -122,9 +123,11 @@ __global__ void __launch_bounds__(TileShape<D>::kThreads) tiles_kernel(Attention
       }
     }
     if (S::kStages == 2 && at + 1 < end) {
-      copy_page<D>(k_tiles + (stage ^ 1) * kTileBytes, page(call.k, at + 1), call.k_dim, threadIdx.x, S::kThreads);
+      copy_page<D>(k_tiles + (stage ^ 1) * kTileBytes, page(call.k, at + 1), call.k_dim, max_pos + 1 - (at + 1) * kPage,
+                   threadIdx.x, S::kThreads);
       copy_async_commit();
-      copy_page<D>(v_tiles + (stage ^ 1) * kTileBytes, page(call.v, at + 1), call.k_dim, threadIdx.x, S::kThreads);
+      copy_page<D>(v_tiles + (stage ^ 1) * kTileBytes, page(call.v, at + 1), call.k_dim, max_pos + 1 - (at + 1) * kPage,
+                   threadIdx.x, S::kThreads);
       copy_async_commit();
     }
     // Mask, cap, online softmax. Row i of the two is accumulator elements 2i, 2i+1.
@@ -191,9 +194,9 @@ __global__ void __launch_bounds__(TileShape<D>::kThreads) tiles_kernel(Attention
     }
     if (S::kStages == 1 && at + 1 < end) {
       __syncthreads();
-      copy_page<D>(k_tiles, page(call.k, at + 1), call.k_dim, threadIdx.x, S::kThreads);
+      copy_page<D>(k_tiles, page(call.k, at + 1), call.k_dim, max_pos + 1 - (at + 1) * kPage, threadIdx.x, S::kThreads);
       copy_async_commit();
-      copy_page<D>(v_tiles, page(call.v, at + 1), call.k_dim, threadIdx.x, S::kThreads);
+      copy_page<D>(v_tiles, page(call.v, at + 1), call.k_dim, max_pos + 1 - (at + 1) * kPage, threadIdx.x, S::kThreads);
       copy_async_commit();
     }
   }
@@ -274,8 +277,9 @@ __global__ void __launch_bounds__(kSplitWarps * 32)
 
   extern __shared__ __align__(128) unsigned char shared[];
   constexpr uint32_t kTileBytes = kPage * D * 2;
-  const uint32_t k_tile = shared_address(shared) + warp * 2 * kTileBytes;
-  const uint32_t v_tile = k_tile + kTileBytes;
+  constexpr bool kShareTile = D > 128;  // two tiles a warp would not fit: values follow the keys in one
+  const uint32_t k_tile = shared_address(shared) + warp * (kShareTile ? 1 : 2) * kTileBytes;
+  const uint32_t v_tile = kShareTile ? k_tile : k_tile + kTileBytes;
 
   for (int q0 = 0; q0 < n_queries; q0 += 16) {
     // Queries g and g+8 of this lane.
@@ -311,16 +315,19 @@ __global__ void __launch_bounds__(kSplitWarps * 32)
     // Page p of the segment belongs to warp p mod 4, counted from the segment's start: fixed by absolute position.
     int at = begin_key / kPage + warp;
     while (at < first_page) at += kSplitWarps;
-    const auto fetch = [&](int p) {
+    const auto fetch = [&](uint32_t tile, const void* base, int p) {
       const int64_t block = (static_cast<int64_t>(table[p]) * call.n_kv + kv_head) * kPage * call.k_dim;
-      copy_page<D>(k_tile, static_cast<const bf*>(call.k) + block, call.k_dim, lane, 32);
-      copy_async_commit();
-      copy_page<D>(v_tile, static_cast<const bf*>(call.v) + block, call.k_dim, lane, 32);
+      copy_page<D>(tile, static_cast<const bf*>(base) + block, call.k_dim, item.max_pos + 1 - p * kPage, lane, 32);
       copy_async_commit();
     };
     for (; at * kPage < last_key; at += kSplitWarps) {
-      fetch(at);
-      copy_async_wait<1>();
+      fetch(k_tile, call.k, at);
+      if (kShareTile) {
+        copy_async_wait<0>();
+      } else {
+        fetch(v_tile, call.v, at);
+        copy_async_wait<1>();
+      }
       __syncwarp();
       float s[kPage / 8][4] = {};
 #pragma unroll
@@ -332,6 +339,10 @@ __global__ void __launch_bounds__(kSplitWarps * 32)
           mma_bf16(s[2 * n], qa[kk][0], qa[kk][1], qa[kk][2], qa[kk][3], b[0], b[1]);
           mma_bf16(s[2 * n + 1], qa[kk][0], qa[kk][1], qa[kk][2], qa[kk][3], b[2], b[3]);
         }
+      }
+      if (kShareTile) {
+        __syncwarp();
+        fetch(v_tile, call.v, at);
       }
       float scale_old[2];
 #pragma unroll
@@ -452,7 +463,7 @@ __global__ void merge_kernel(AttentionCall call, Partials partials, int first_ro
 template <int D>
 void launch_split(CudaContext& context, const AttentionCall& call) {
   constexpr size_t kMerge = static_cast<size_t>(kSplitWarps) * 16 * (D * sizeof(float) + sizeof(float2));
-  constexpr size_t kPages = static_cast<size_t>(kSplitWarps) * 2 * kPage * D * sizeof(bf);
+  constexpr size_t kPages = static_cast<size_t>(kSplitWarps) * (D > 128 ? 1 : 2) * kPage * D * sizeof(bf);
   constexpr size_t kShared = std::max(kMerge, kPages);
   static std::once_flag once;
   std::call_once(once, [] {
