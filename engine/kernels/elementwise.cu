@@ -1,6 +1,8 @@
 // Row-wise ops on CUDA: embedding gather, norms, activations, additions, rotary embedding, cache writes, gathers.
 // Each rounds where the unfused chain of the reference rounds; sums run in float32 in an order given by the columns.
 #include <algorithm>
+#include <initializer_list>
+#include <type_traits>
 
 #include "engine/kernels/linear.cuh"
 #include "engine/kernels/twins.h"
@@ -23,44 +25,114 @@ __global__ void embed_kernel(T* x, int64_t stride, const Row* rows, int n_rows, 
   for (int c = threadIdx.x; c < width; c += blockDim.x) store(x + row * stride + c, load(from + c) * multiplier);
 }
 
-// One block a (row, group); each thread adds its columns, then a fixed tree.
+// Up to 8 elements in one access: 16 bytes of bf16, 32 of float32. Requires: aligned addresses.
 template <typename T>
-__global__ void rmsnorm_kernel(T* y, int64_t y_stride, const T* x, int64_t x_stride, const float* w, float eps,
-                               NormKind kind, int group, int n_groups) {
-  const int64_t row = blockIdx.x / n_groups;
-  const int first = static_cast<int>(blockIdx.x % n_groups) * group;
-  const T* in = x + row * x_stride + first;
-  T* out = y + row * y_stride + first;
-  float sum = 0;
-  for (int c = threadIdx.x; c < group; c += blockDim.x) {
-    const float v = load(in + c);
-    sum = fmaf(v, v, sum);
+struct alignas(sizeof(T) * 8) Eight {
+  T v[8];
+};
+template <typename T>
+__device__ inline void load_eight(float (&to)[8], const T* from) {
+  const Eight<T> e = *reinterpret_cast<const Eight<T>*>(from);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) to[i] = load(&e.v[i]);
+}
+template <typename T>
+__device__ inline void store_eight(T* to, const float (&from)[8]) {
+  Eight<T> e;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) store(&e.v[i], from[i]);
+  *reinterpret_cast<Eight<T>*>(to) = e;
+}
+// Whether rows of these matrices can be read eight elements at a time: a matter of shape, and results don't depend on
+// it where an op has no sum.
+bool by_eight(std::initializer_list<Matrix> matrices, int64_t width) {
+  for (const Matrix& m : matrices) {
+    const auto address = reinterpret_cast<uintptr_t>(m.data);
+    if (m.stride % 8 != 0 || address % static_cast<uintptr_t>(8 * size_of(m.dtype)) != 0) return false;
   }
-  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
-  __shared__ float warp_sums[32];
-  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = sum;
-  __syncthreads();
-  sum = 0;
-  for (unsigned i = 0; i < blockDim.x / 32; ++i) sum += warp_sums[i];
-  const float r = 1.f / sqrtf(sum / static_cast<float>(group) + eps);
-  for (int c = threadIdx.x; c < group; c += blockDim.x) {
-    const float n = load(in + c) * r;
-    const float weight = w != nullptr ? w[c] : (kind == NormKind::zero_centred ? 0.f : 1.f);
-    const float v = kind == NormKind::llama      ? weight * rounded<T>(n)
-                    : kind == NormKind::one_cast ? weight * n
-                                                 : n * (1.f + weight);
-    store(out + c, v);
-  }
+  return width % 8 == 0;
 }
 
 template <typename T>
+__device__ inline float normed(float x, float r, float weight, NormKind kind) {
+  const float n = x * r;
+  return kind == NormKind::llama      ? weight * rounded<T>(n)
+         : kind == NormKind::one_cast ? weight * n
+                                      : n * (1.f + weight);
+}
+
+// kLanes threads a (row, group). Every thread squares columns lane, lane + kLanes, … (of eights when kVector), then a
+// fixed tree: the order depends on the group's width and alignment alone.
+template <typename T, int kLanes, bool kVector>
+__global__ void __launch_bounds__(256)
+    rmsnorm_kernel(T* y, int64_t y_stride, const T* x, int64_t x_stride, const float* w, float eps, NormKind kind,
+                   int group, int n_groups, int64_t n_total) {
+  constexpr int kPerBlock = 256 / kLanes;
+  constexpr int kWidth = kVector ? 8 : 1;
+  const int lane = threadIdx.x % kLanes;
+  const int64_t index = blockIdx.x * int64_t{kPerBlock} + threadIdx.x / kLanes;
+  const bool in_range = index < n_total;
+  const int64_t row = in_range ? index / n_groups : 0;
+  const int64_t first = in_range ? index % n_groups * group : 0;
+  const T* in = x + row * x_stride + first;
+  T* out = y + row * y_stride + first;
+  float sum = 0;
+  for (int c = lane * kWidth; c < group; c += kLanes * kWidth) {
+    if constexpr (kVector) {
+      float v[8];
+      load_eight(v, in + c);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sum = fmaf(v[i], v[i], sum);
+    } else {
+      const float v = load(in + c);
+      sum = fmaf(v, v, sum);
+    }
+  }
+#pragma unroll
+  for (int offset = kLanes < 32 ? kLanes / 2 : 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  if constexpr (kLanes > 32) {
+    __shared__ float warp_sums[kLanes / 32];
+    if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    sum = 0;
+#pragma unroll
+    for (int i = 0; i < kLanes / 32; ++i) sum += warp_sums[i];
+  }
+  if (!in_range) return;
+  const float r = 1.f / sqrtf(sum / static_cast<float>(group) + eps);
+  const float absent = kind == NormKind::zero_centred ? 0.f : 1.f;
+  for (int c = lane * kWidth; c < group; c += kLanes * kWidth) {
+    if constexpr (kVector) {
+      float v[8];
+      load_eight(v, in + c);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) v[i] = normed<T>(v[i], r, w != nullptr ? w[c + i] : absent, kind);
+      store_eight(out + c, v);
+    } else {
+      store(out + c, normed<T>(load(in + c), r, w != nullptr ? w[c] : absent, kind));
+    }
+  }
+}
+
+template <typename T, int kWidth>
 __global__ void add_kernel(T* x, int64_t x_stride, const T* y, int64_t y_stride, int64_t rows, int cols, float scale) {
-  const int64_t n = rows * cols;
+  const int per_row = cols / kWidth;
+  const int64_t n = rows * per_row;
   for (int64_t e = blockIdx.x * int64_t{kThreads} + threadIdx.x; e < n; e += gridDim.x * int64_t{kThreads}) {
-    const int64_t row = e / cols, c = e % cols;
+    const int64_t row = e / per_row, c = e % per_row * kWidth;
     T* to = x + row * x_stride + c;
-    const float v = load(y + row * y_stride + c);
-    store(to, load(to) + (scale == 1.f ? v : rounded<T>(v * scale)));
+    const T* from = y + row * y_stride + c;
+    if constexpr (kWidth == 8) {
+      float a[8], b[8];
+      load_eight(a, to);
+      load_eight(b, from);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) a[i] += scale == 1.f ? b[i] : rounded<T>(b[i] * scale);
+      store_eight(to, a);
+    } else {
+      const float v = load(from);
+      store(to, load(to) + (scale == 1.f ? v : rounded<T>(v * scale)));
+    }
   }
 }
 
@@ -69,14 +141,24 @@ __device__ inline float activate(float v, Activation act) {
   return 0.5f * v * (1.f + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)));
 }
 
-template <typename T>
+template <typename T, int kWidth>
 __global__ void act_mul_kernel(T* y, int64_t y_stride, const T* gate, int64_t gate_stride, const T* up,
                                int64_t up_stride, int64_t rows, int cols, Activation act) {
-  const int64_t n = rows * cols;
+  const int per_row = cols / kWidth;
+  const int64_t n = rows * per_row;
   for (int64_t e = blockIdx.x * int64_t{kThreads} + threadIdx.x; e < n; e += gridDim.x * int64_t{kThreads}) {
-    const int64_t row = e / cols, c = e % cols;
-    const float a = rounded<T>(activate(load(gate + row * gate_stride + c), act));
-    store(y + row * y_stride + c, a * load(up + row * up_stride + c));
+    const int64_t row = e / per_row, c = e % per_row * kWidth;
+    if constexpr (kWidth == 8) {
+      float a[8], b[8];
+      load_eight(a, gate + row * gate_stride + c);
+      load_eight(b, up + row * up_stride + c);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) a[i] = rounded<T>(activate(a[i], act)) * b[i];
+      store_eight(y + row * y_stride + c, a);
+    } else {
+      store(y + row * y_stride + c,
+            rounded<T>(activate(load(gate + row * gate_stride + c), act)) * load(up + row * up_stride + c));
+    }
   }
 }
 
@@ -175,34 +257,67 @@ void rmsnorm(Context& base, Matrix y, Matrix x, Vector w, float eps, NormKind ki
   if (x.rows == 0) return;
   CudaContext& context = of(base);
   const int n_groups = static_cast<int>(x.cols / group);
-  const int threads = group <= 64 ? 32 : group <= 512 ? 128 : 256;
+  const int64_t n = x.rows * n_groups;
+  const bool vector = by_eight({y, x}, group);
   with_type(x.dtype, [&](auto t) {
     using T = decltype(t);
-    rmsnorm_kernel<<<static_cast<unsigned>(x.rows * n_groups), threads, 0, context.stream()>>>(
-        static_cast<T*>(y.data), y.stride, static_cast<const T*>(x.data), x.stride, w.data, eps, kind,
-        static_cast<int>(group), n_groups);
+    const auto launch = [&](auto lanes, auto by_vector) {
+      constexpr int kLanes = decltype(lanes)::value;
+      const int64_t per_block = 256 / kLanes;
+      rmsnorm_kernel<T, kLanes, decltype(by_vector)::value>
+          <<<static_cast<unsigned>((n + per_block - 1) / per_block), 256, 0, context.stream()>>>(
+              static_cast<T*>(y.data), y.stride, static_cast<const T*>(x.data), x.stride, w.data, eps, kind,
+              static_cast<int>(group), n_groups, n);
+    };
+    if (!vector) {
+      if (group <= 512)
+        launch(std::integral_constant<int, 32>{}, std::false_type{});
+      else
+        launch(std::integral_constant<int, 256>{}, std::false_type{});
+    } else if (group <= 128) {
+      launch(std::integral_constant<int, 16>{}, std::true_type{});
+    } else if (group <= 1024) {
+      launch(std::integral_constant<int, 32>{}, std::true_type{});
+    } else {
+      launch(std::integral_constant<int, 256>{}, std::true_type{});
+    }
   });
   HAY_LAUNCHED();
 }
 
 void add(Context& base, Matrix x, Matrix y, float scale) {
   if (x.rows == 0) return;
+  const auto cols = static_cast<int>(x.cols);
   with_type(x.dtype, [&](auto t) {
     using T = decltype(t);
-    add_kernel<<<blocks_for(x.rows * x.cols), kThreads, 0, of(base).stream()>>>(
-        static_cast<T*>(x.data), x.stride, static_cast<const T*>(y.data), y.stride, x.rows, static_cast<int>(x.cols),
-        scale);
+    const auto launch = [&](auto width) {
+      constexpr int kWidth = decltype(width)::value;
+      add_kernel<T, kWidth><<<blocks_for(x.rows * x.cols / kWidth), kThreads, 0, of(base).stream()>>>(
+          static_cast<T*>(x.data), x.stride, static_cast<const T*>(y.data), y.stride, x.rows, cols, scale);
+    };
+    if (by_eight({x, y}, x.cols))
+      launch(std::integral_constant<int, 8>{});
+    else
+      launch(std::integral_constant<int, 1>{});
   });
   HAY_LAUNCHED();
 }
 
 void act_mul(Context& base, Matrix y, Matrix gate, Matrix up, Activation act) {
   if (y.rows == 0) return;
+  const auto cols = static_cast<int>(y.cols);
   with_type(y.dtype, [&](auto t) {
     using T = decltype(t);
-    act_mul_kernel<<<blocks_for(y.rows * y.cols), kThreads, 0, of(base).stream()>>>(
-        static_cast<T*>(y.data), y.stride, static_cast<const T*>(gate.data), gate.stride,
-        static_cast<const T*>(up.data), up.stride, y.rows, static_cast<int>(y.cols), act);
+    const auto launch = [&](auto width) {
+      constexpr int kWidth = decltype(width)::value;
+      act_mul_kernel<T, kWidth><<<blocks_for(y.rows * y.cols / kWidth), kThreads, 0, of(base).stream()>>>(
+          static_cast<T*>(y.data), y.stride, static_cast<const T*>(gate.data), gate.stride,
+          static_cast<const T*>(up.data), up.stride, y.rows, cols, act);
+    };
+    if (by_eight({y, gate, up}, y.cols))
+      launch(std::integral_constant<int, 8>{});
+    else
+      launch(std::integral_constant<int, 1>{});
   });
   HAY_LAUNCHED();
 }
