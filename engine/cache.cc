@@ -342,6 +342,16 @@ int32_t Cache::free_blocks() const {
   return fewest;
 }
 
+int32_t Cache::held_blocks() const {
+  int32_t held = 0;
+  for (const Group& group : impl_->groups) held += static_cast<int32_t>(group.refs.size()) - group.free.size();
+  return held;
+}
+
+int32_t Cache::live_sequences() const {
+  return static_cast<int32_t>(impl_->sequences.size() - impl_->unused.size());
+}
+
 int32_t Cache::free_sequences() const {
   return impl_->recurrent ? impl_->slots.size() : std::numeric_limits<int32_t>::max();
 }

@@ -59,6 +59,8 @@ class Cache {
   // Blocks extend() would have to allocate in the group that needs most, the copy of a shared tail included.
   int32_t blocks_needed(SeqId seq, int32_t new_length) const;
   int32_t free_blocks() const;     // of the group that has fewest
+  int32_t held_blocks() const;     // taken, over all groups
+  int32_t live_sequences() const;  // created or forked, and not released
   int32_t free_sequences() const;  // state slots left; INT32_MAX without recurrent state
 
   // Valid until the next call that changes the sequence.

@@ -1,0 +1,227 @@
+// Run's forward passes: which rows, what to ask of the head, what it cost.
+#include <algorithm>
+#include <chrono>
+#include <new>
+
+#include "base/error.h"
+#include "engine/run.h"
+
+namespace hayfork::engine {
+namespace {
+
+// Rows whose logits are held at once: 64 · 262,144 ids · 4 bytes = 64 MiB at most.
+constexpr size_t kLogitRows = 64;
+
+}  // namespace
+
+// True when `work` had memory enough. Nothing else is caught: other errors end the run.
+template <class F>
+bool Run::fits(F&& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    return false;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::resource) throw;
+    return false;
+  }
+  account_time(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  return true;
+}
+
+bool Run::run_pass() {
+  build_pass();
+  account_rows();
+  ForwardResult forward;
+  const bool fitted = fits([&] {
+    tools_.context.arena().reset();
+    const Pass pass = rows_.pass();
+    tools_.context.begin_pass(pass);
+    forward = tools_.model.forward(tools_.context, pass, tools_.cache);
+  });
+  if (!fitted) return false;
+  note_bad_rows(forward);
+  if (!run_head(forward.hidden)) return false;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i].pass_seq >= 0) advance(lanes_[i]);
+  }
+  std::erase_if(lanes_, [](const Lane& lane) { return lane.finished; });
+  return true;
+}
+
+void Run::build_pass() {
+  rows_.clear();
+  queries_.clear();
+  targets_.clear();
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i].pass_seq = -1;
+    lanes_[i].n_rows_base = lanes_[i].n_rows_output = 0;
+    if (!in_prefill(lanes_[i])) add_decode_rows(i);
+  }
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (in_prefill(lanes_[i])) add_prefill_rows(i);
+  }
+}
+
+void Run::add_decode_rows(size_t i) {
+  Lane& lane = lanes_[i];
+  HAY_CHECK(tools_.cache.extend(lane.seq, lane.pos + 1), "a reserved block is missing");
+  lane.pass_seq = rows_.add_sequence(tools_.cache.view(lane.seq, agenda_.rope_tokens(lane.node)));
+  lane.n_rows_base = 1;
+  lane.n_rows_output = two_streams_ ? 1 : 0;
+  Row row{lane.generation->last_id(), lane.pos, lane.pass_seq, Stream::base, RowKind::decode, -1};
+  if (two_streams_) {
+    rows_.add(row);
+    row.stream = Stream::output;
+  }
+  row.want = rows_.next_want();
+  rows_.add(row);
+  add_query(i, lane.pos, 0, 0);
+}
+
+// As many positions as the pass still has room for; at least one in a pass without other prefill rows.
+void Run::add_prefill_rows(size_t i) {
+  Lane& lane = lanes_[i];
+  const TrieNode& n = node(lane.node);
+  const auto used = [&] {
+    return rows_.n_rows(RowKind::prefill, Stream::base) + rows_.n_rows(RowKind::prefill, Stream::output);
+  };
+  if (used() >= chunk_) return;
+  lane.pass_seq = rows_.add_sequence({});  // its view follows, when the cache has grown
+  int32_t pos = lane.pos;
+  for (; pos < n.end; ++pos) {
+    const bool wanted = lane.next_event < lane.events.size() && lane.events[lane.next_event].row == pos;
+    const bool pair = wanted && two_streams_;
+    if (used() + (pair ? 2 : 1) > chunk_ && used() > 0) break;
+    Row row{n.tokens[pos - n.begin], pos, lane.pass_seq, Stream::base, RowKind::prefill, -1};
+    ++lane.n_rows_base;
+    if (pair) {
+      rows_.add(row);
+      row.stream = Stream::output;
+      ++lane.n_rows_output;
+    }
+    if (wanted) {
+      size_t last = lane.next_event;
+      while (last < lane.events.size() && lane.events[last].row == pos) ++last;
+      row.want = rows_.next_want();
+      add_query(i, pos, lane.next_event, last);
+      lane.next_event = last;
+    }
+    rows_.add(row);
+  }
+  HAY_CHECK(tools_.cache.extend(lane.seq, pos), "a reserved block is missing");
+  rows_.set_view(lane.pass_seq, tools_.cache.view(lane.seq, agenda_.rope_tokens(lane.node)));
+}
+
+void Run::add_query(size_t lane, int32_t row, size_t first_event, size_t last_event) {
+  Query query{.lane = lane, .row = row, .first_event = first_event, .last_event = last_event};
+  collect_targets(query);
+  queries_.push_back(query);
+}
+
+// Targets of one row, each once, ascending: dispatch_event() searches them.
+void Run::collect_targets(Query& query) {
+  const Lane& lane = lanes_[query.lane];
+  query.first_target = targets_.size();
+  if (!in_prefill(lane)) query.wants_logits = lane.generation->request().sampling.temperature > 0;
+  for (size_t e = query.first_event; e < query.last_event; ++e) {
+    const Part& p = part(lane.events[e].part);
+    if (p.kind == PartKind::next_token) {
+      const auto* request = std::get<const GenerateRequest*>(agenda_.jobs()[static_cast<size_t>(p.job)].work);
+      query.wants_logits = query.wants_logits || request->sampling.temperature > 0;
+    } else if (p.kind == PartKind::logits) {
+      query.wants_logits = true;
+    } else {
+      targets_.push_back(p.target(lane.events[e].result));
+    }
+  }
+  const auto begin = targets_.begin() + static_cast<std::ptrdiff_t>(query.first_target);
+  std::sort(begin, targets_.end());
+  targets_.erase(std::unique(begin, targets_.end()), targets_.end());
+  query.n_targets = targets_.size() - query.first_target;
+}
+
+// Slot i of the pass belongs to query i. Queries that want whole rows of logits go a few at a time.
+bool Run::run_head(const Matrix& hidden) {
+  const size_t n = queries_.size();
+  for (size_t begin = 0, end; begin < n; begin = end) {
+    const bool logits = queries_[begin].wants_logits;
+    end = begin + 1;
+    while (end < n && queries_[end].wants_logits == logits && (!logits || end - begin < kLogitRows)) ++end;
+    std::vector<HeadResult> results;
+    const bool fitted = fits([&] {
+      if (logits) logits_.resize((end - begin) * vocab_size_);
+      std::vector<HeadQuery> asked;
+      asked.reserve(end - begin);
+      for (size_t q = begin; q < end; ++q) {
+        asked.push_back({static_cast<int32_t>(q - begin),
+                         std::span(targets_).subspan(queries_[q].first_target, queries_[q].n_targets),
+                         logits ? logits_.data() + vocab_size_ * (q - begin) : nullptr});
+      }
+      const Matrix some = hidden.row_range(static_cast<int64_t>(begin), static_cast<int64_t>(end));
+      results = tools_.model.head(tools_.context, some, asked);
+    });
+    if (!fitted) return false;
+    HAY_CHECK(results.size() == end - begin);
+    for (size_t q = begin; q < end; ++q) {
+      dispatch(queries_[q], results[q - begin], logits ? logits_.data() + vocab_size_ * (q - begin) : nullptr);
+    }
+  }
+  return true;
+}
+
+void Run::note_bad_rows(const ForwardResult& forward) {
+  if (forward.nonfinite_layer.empty()) return;
+  const Pass pass = rows_.pass();
+  HAY_CHECK(forward.nonfinite_layer.size() == pass.rows.size());
+  std::vector<Lane*> lane_of(pass.seqs.size(), nullptr);
+  for (Lane& lane : lanes_) {
+    if (lane.pass_seq >= 0) lane_of[static_cast<size_t>(lane.pass_seq)] = &lane;
+  }
+  for (size_t i = 0; i < pass.rows.size(); ++i) {
+    const int32_t layer = forward.nonfinite_layer[i];
+    if (layer < 0) continue;
+    const Row& row = pass.rows[i];
+    if (row.stream == Stream::output) {
+      queries_[static_cast<size_t>(row.want)].bad_layer = layer;
+      continue;
+    }
+    auto& bad = lane_of[static_cast<size_t>(row.seq)]->bad_base;
+    if (!bad || row.pos < bad->first) bad = {row.pos, layer};
+  }
+}
+
+// Rows go to the request that asked for them first.
+void Run::account_rows() {
+  EngineStats& stats = tools_.stats;
+  ++stats.n_passes;
+  for (const Lane& lane : lanes_) {
+    if (lane.pass_seq < 0) continue;
+    const int32_t owner = node(lane.node).owner;
+    Effort& effort = answers_.effort(owner);
+    effort.rows_base += lane.n_rows_base;
+    effort.rows_output += lane.n_rows_output;
+    effort.batch_size = std::max(effort.batch_size, static_cast<int32_t>(lanes_.size()));
+    if (in_prefill(lane)) answers_.add_prefill_rows(owner, lane.n_rows_base);
+    stats.rows_base += lane.n_rows_base;
+    stats.rows_output += lane.n_rows_output;
+  }
+}
+
+// A pass's time is shared out by rows.
+void Run::account_time(double ms) {
+  EngineStats& stats = tools_.stats;
+  stats.peak_bytes = std::max(stats.peak_bytes, tools_.model.weight_bytes() + tools_.cache.bytes() +
+                                                    static_cast<int64_t>(tools_.context.arena().peak_bytes()));
+  const auto total = static_cast<double>(rows_.n_rows());
+  for (const Lane& lane : lanes_) {
+    if (lane.pass_seq < 0) continue;
+    const double share = ms * (lane.n_rows_base + lane.n_rows_output) / total;
+    Effort& effort = answers_.effort(node(lane.node).owner);
+    (in_prefill(lane) ? effort.prefill_ms : effort.decode_ms) += share;
+    (in_prefill(lane) ? stats.prefill_ms : stats.decode_ms) += share;
+  }
+}
+
+}  // namespace hayfork::engine
