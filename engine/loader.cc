@@ -13,7 +13,7 @@ std::unique_ptr<LinearWeight> Loader::linear(const std::vector<Part>& parts, int
   for (const Part& part : parts) {
     const std::vector<int64_t> shape = {part.n, k};
     const TensorView view = weights_.floats(part.weight, shape);
-    Weights::require_finite(view);
+    if (!counted_.contains(part.weight)) Weights::require_finite(view);
     Vector bias;
     if (!part.bias.empty()) bias = vector(part.bias, {part.n});
     const auto rows = part.rows.empty() ? std::vector<std::pair<int64_t, int64_t>>{{0, part.n}} : part.rows;
@@ -22,7 +22,7 @@ std::unique_ptr<LinearWeight> Loader::linear(const std::vector<Part>& parts, int
       const Vector piece_bias = bias ? Vector{bias.data + first, n} : Vector{};
       pieces.push_back({view.data + first * k * size_of(view.dtype), view.dtype, n, piece_bias});
     }
-    n_params_ += part.n * k;
+    count(part.weight, part.n * k);
     views.push_back(view);
   }
   auto weight = make_linear(context_, pieces, k);
@@ -44,8 +44,12 @@ Vector Loader::vector(const std::vector<float>& values) {
 
 std::vector<float> Loader::host(const std::string& name, const std::vector<int64_t>& shape) {
   std::vector<float> values = weights_.vector(name, shape);
-  n_params_ += static_cast<int64_t>(values.size());
+  count(name, static_cast<int64_t>(values.size()));
   return values;
+}
+
+void Loader::count(const std::string& tensor, int64_t n_params) {
+  if (counted_.insert(tensor).second) n_params_ += n_params;
 }
 
 }  // namespace hayfork::engine

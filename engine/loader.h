@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,13 +40,15 @@ class Loader {
   // Resident bytes of what was loaded; parameters read from the file, each tensor once.
   int64_t bytes() const { return bytes_; }
   int64_t n_params() const { return n_params_; }
-  void count(int64_t n_params, int64_t bytes) { n_params_ += n_params, bytes_ += bytes; }
   std::vector<std::unique_ptr<Buffer>> take_buffers() { return std::move(buffers_); }
 
  private:
   Context& context_;
   Weights& weights_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
+  void count(const std::string& tensor, int64_t n_params);
+
+  std::set<std::string> counted_;  // a tensor may be part of a fused weight in several pieces
   int64_t bytes_ = 0, n_params_ = 0;
 };
 

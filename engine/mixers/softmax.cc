@@ -63,9 +63,6 @@ Softmax::Softmax(Loader& loader, const SoftmaxSpec& spec, int64_t hidden) : spec
     if (own_kv()) parts.insert(parts.end(), {part(spec.k, kv_width()), part(own_v() ? spec.v : spec.k, kv_width())});
   }
   qkv_ = loader.linear(parts, hidden);
-  // What was read twice is one set of parameters.
-  if (spec.gated) loader.count(-2 * q_width() * hidden, 0);
-  if (own_kv() && !own_v()) loader.count(-kv_width() * hidden, 0);
   o_ = loader.linear({{spec.o + ".weight", hidden, spec.o_bias ? spec.o + ".bias" : "", {}}}, q_width());
   if (spec.q_norm) q_norm_ = make_norm(loader, *spec.q_norm, hd);
   if (spec.k_norm && own_kv()) k_norm_ = make_norm(loader, *spec.k_norm, hd);

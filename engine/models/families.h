@@ -20,6 +20,9 @@ ModelSpec build_gemma2(const FamilyInput& input);
 ConfigKeys gemma3_keys();
 ModelSpec build_gemma3(const FamilyInput& input);
 
+ConfigKeys qwen3_5_keys();
+ModelSpec build_qwen3_5(const FamilyInput& input);
+
 // Orthros over a backbone (orthros.md 8): changes the backbone's layers. Throws: corrupt, unsupported.
 ConfigKeys orthros_keys();  // of the "orthros" block
 std::string orthros_backbone(const Config& block);

@@ -38,6 +38,19 @@ OrthrosSpec::Affine read_affine(const Config& block) {
   return stage == "pre_norm" ? OrthrosSpec::Affine::pre_norm : OrthrosSpec::Affine::post_norm;
 }
 
+// Orthros-H: what the output stream's query of a Gated DeltaNet layer does (orthros.md 5).
+void apply_to_gdn(GdnSpec& gdn, const Config* switches) {
+  if (switches == nullptr) return;
+  if (switches->text("query_conv", "bypass") != "bypass") switches->fail("query_conv", "only bypass is known");
+  const std::string act = switches->text("query_act", "silu"), read = switches->text("read", "after_write");
+  if (act != "silu" && act != "none") switches->fail("query_act", "want silu or none");
+  if (read != "after_write" && read != "before_write") switches->fail("read", "want after_write or before_write");
+  gdn.output_query_silu = act == "silu";
+  gdn.heads.read_before_write = read == "before_write";
+  const std::string owner = gdn.o.substr(0, gdn.o.rfind('.'));
+  if (switches->boolean("query_affine", false)) gdn.output_affine = owner + ".q_affine.output";
+}
+
 }  // namespace
 
 ConfigKeys orthros_keys() {
@@ -60,6 +73,22 @@ void apply_orthros(ModelSpec& model, const Config& block) {
     // "…layers.3.self_attn.q_proj" → "…layers.3.self_attn.q_affine"
     const std::string owner = attention.q.substr(0, attention.q.rfind('.'));
     attention.orthros = OrthrosSpec{.window = window, .affine = affine, .tensors = owner + ".q_affine"};
+  }
+  std::optional<Config> switches;
+  if (block.has("gdn")) {
+    switches = block.object("gdn");
+    switches->check_keys(
+        {.used = {"query_conv", "query_act", "query_affine", "read"}, .inert = {}, .must_be_default = {}},
+        {.strict = true});
+  }
+  for (LayerSpec& layer : model.layers) {
+    if (auto* gdn = std::get_if<GdnSpec>(&layer.mixer)) {
+      apply_to_gdn(*gdn, switches ? &*switches : nullptr);
+    } else if (!std::holds_alternative<SoftmaxSpec>(layer.mixer)) {
+      throw Error(
+          ErrorCode::unsupported, ErrorSubject::model, "this backbone cannot carry Orthros",
+          {.where = block.where(), .why = "an output stream is defined for softmax and Gated DeltaNet layers only"});
+    }
   }
   model.family = "orthros";
   model.two_streams = true;

@@ -15,9 +15,13 @@ namespace hayfork::engine {
 namespace {
 
 constexpr std::array kFamilies = {
-    Family{"llama", llama_keys, build_llama},         Family{"mistral", mistral_keys, build_mistral},
-    Family{"qwen2", qwen2_keys, build_qwen2},         Family{"qwen3", qwen3_keys, build_qwen3},
-    Family{"smollm3", smollm3_keys, build_smollm3},   Family{"gemma2", gemma2_keys, build_gemma2},
+    Family{"llama", llama_keys, build_llama},
+    Family{"mistral", mistral_keys, build_mistral},
+    Family{"qwen2", qwen2_keys, build_qwen2},
+    Family{"qwen3", qwen3_keys, build_qwen3},
+    Family{"qwen3_5_text", qwen3_5_keys, build_qwen3_5},
+    Family{"smollm3", smollm3_keys, build_smollm3},
+    Family{"gemma2", gemma2_keys, build_gemma2},
     Family{"gemma3_text", gemma3_keys, build_gemma3},
 };
 
@@ -27,6 +31,7 @@ struct Wrapper {
 };
 constexpr std::array kWrappers = {
     Wrapper{"gemma3", "gemma3_text"},
+    Wrapper{"qwen3_5", "qwen3_5_text"},
 };
 
 ConfigKeys wrapper_keys() {

@@ -7,6 +7,9 @@ namespace {
 std::unique_ptr<Mixer> make(Loader& loader, const SoftmaxSpec& spec, int64_t hidden) {
   return make_softmax(loader, spec, hidden);
 }
+std::unique_ptr<Mixer> make(Loader& loader, const GdnSpec& spec, int64_t hidden) {
+  return make_gdn(loader, spec, hidden);
+}
 
 std::unique_ptr<Block> make(Loader&, const std::monostate&, int64_t) {
   return nullptr;

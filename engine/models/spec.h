@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/mixers/gdn.h"
 #include "engine/mixers/mixer.h"
 #include "engine/mixers/mlp.h"
 #include "engine/mixers/softmax.h"
@@ -15,7 +16,7 @@
 
 namespace hayfork::engine {
 
-using MixerSpec = std::variant<SoftmaxSpec>;
+using MixerSpec = std::variant<SoftmaxSpec, GdnSpec>;
 using FeedForwardSpec = std::variant<std::monostate, MlpSpec>;
 
 struct LayerSpec {

@@ -14,7 +14,10 @@ class GoldenData : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenData, LogitsEqualTheReference) {
   HAY_NEED_DATA(folder, "golden/" + GetParam());
-  check_golden(folder, 1e-5);
+  // Recurrences add roundings: the float32 reference itself is up to 8e-6 away.
+  const bool recurrent =
+      std::string(testing::UnitTest::GetInstance()->current_test_info()->test_suite_name()).starts_with("Recurrent");
+  check_golden(folder, recurrent ? 2e-5 : 1e-5);
 }
 
 TEST_P(GoldenData, Bf16ErrorIsNoLargerThanTheReferences) {
@@ -40,6 +43,11 @@ INSTANTIATE_TEST_SUITE_P(Orthros, GoldenData,
                                          "reference/orthros_qwen3_post", "reference/orthros_qwen3_pre",
                                          "reference/sparse_llama_corner", "reference/sparse_qwen3_mean_std",
                                          "reference/sparse_orthros"),
+                         kName);
+
+INSTANTIATE_TEST_SUITE_P(Recurrent, GoldenData,
+                         testing::Values("hf/qwen3_5", "hf/qwen3_5_wrapped_bf16", "reference/orthros_h",
+                                         "reference/orthros_h_switches"),
                          kName);
 
 }  // namespace

@@ -4,32 +4,13 @@
 
 #include "engine/kernels/simd/gemm.h"
 #include "engine/kernels/simd/simd.h"
+#include "engine/kernels/simd/state.h"
 #include "engine/kernels/simd/vec.h"
 
 namespace hayfork::engine::cpu::HAY_ISA {
 
 constexpr int64_t kTileKeys = 64;
 constexpr float kInfinity = __builtin_inff();
-
-// Calls body(i, n) with n = kLanes for whole vectors and once for the rest; load_part and store_part take that n.
-inline Vec load_part(const float* p, int64_t n, float fill = 0.0F) {
-  if (n == kLanes) return load(p);
-  float part[kLanes];
-  for (int64_t i = 0; i < kLanes; ++i) part[i] = i < n ? p[i] : fill;
-  return load(part);
-}
-inline void store_part(float* p, Vec v, int64_t n) {
-  if (n == kLanes) return store(p, v);
-  float part[kLanes];
-  store(part, v);
-  for (int64_t i = 0; i < n; ++i) p[i] = part[i];
-}
-template <typename Body>
-inline void for_vectors(int64_t n, const Body& body) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) body(i, kLanes);
-  if (i < n) body(i, n - i);
-}
 
 inline void to_bf16(const float* x, bf16* y, int64_t n) {
   int64_t i = 0;
@@ -218,8 +199,27 @@ inline LogitSummary summarize(const float* x, int64_t n) {
 }
 
 constexpr Simd make_table() {
-  return {HAY_ISA_NAME, gemm_f32, gemm_bf16, to_bf16, to_f32, softmax_tile, scale,   scale_add, rmsnorm,
-          add,          silu_mul, gelu_mul,  affine,  rotate, all_finite,   softcap, summarize};
+  return {HAY_ISA_NAME,
+          gemm_f32,
+          gemm_bf16,
+          to_bf16,
+          to_f32,
+          softmax_tile,
+          scale,
+          scale_add,
+          rmsnorm,
+          add,
+          silu_mul,
+          gelu_mul,
+          affine,
+          rotate,
+          all_finite,
+          softcap,
+          summarize,
+          state_decay_read,
+          state_update_read,
+          state_read,
+          conv_row};
 }
 
 }  // namespace hayfork::engine::cpu::HAY_ISA

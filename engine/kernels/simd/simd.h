@@ -55,6 +55,16 @@ struct Simd {
   bool (*all_finite)(const float* x, int64_t n);
   void (*softcap)(float* x, float cap, int64_t n);  // x = cap·tanh(x/cap)
   LogitSummary (*summarize)(const float* x, int64_t n);
+
+  // Recurrent states s [dk][dv] (state.h). s *= decay; u = sᵀ k.
+  void (*state_decay_read)(float* s, int64_t dk, int64_t dv, float decay, const float* k, float* u);
+  // s = decay ⊙ s + k dᵀ (decays [dk] instead of decay unless null); o = sᵀ q.
+  void (*state_update_read)(float* s, int64_t dk, int64_t dv, float decay, const float* decays, const float* k,
+                            const float* d, const float* q, float* o);
+  void (*state_read)(const float* s, int64_t dk, int64_t dv, const float* q, float* o);  // o = sᵀ q
+  // y = bias + Σ_m w[m] ⊙ x[m] over `taps` rows, then SiLU when asked; bias may be null. y may be x[taps−1].
+  void (*conv_row)(const float* const* x, const float* w, int64_t w_stride, const float* bias, int64_t taps, float* y,
+                   int64_t n, bool silu);
 };
 
 // The best table this processor can run: "x86-64-v4+bf16", "x86-64-v4", "x86-64-v3" or "generic".

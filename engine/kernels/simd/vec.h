@@ -141,4 +141,24 @@ inline Vec tanh(Vec x) {
   return choose(q < splat(0.3025F), small, large);
 }
 
+// Calls body(i, n) with n = kLanes for whole vectors and once for the rest; load_part and store_part take that n.
+inline Vec load_part(const float* p, int64_t n, float fill = 0.0F) {
+  if (n == kLanes) return load(p);
+  float part[kLanes];
+  for (int64_t i = 0; i < kLanes; ++i) part[i] = i < n ? p[i] : fill;
+  return load(part);
+}
+inline void store_part(float* p, Vec v, int64_t n) {
+  if (n == kLanes) return store(p, v);
+  float part[kLanes];
+  store(part, v);
+  for (int64_t i = 0; i < n; ++i) p[i] = part[i];
+}
+template <typename Body>
+inline void for_vectors(int64_t n, const Body& body) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) body(i, kLanes);
+  if (i < n) body(i, n - i);
+}
+
 }  // namespace hayfork::engine::cpu::HAY_ISA

@@ -1,0 +1,38 @@
+// What the recurrent ops share: where a sequence's state lies, and the rows of a pass by sequence.
+//
+// State on the CPU: the ops walk base rows token by token, so the state stands exactly after the last base row and any
+// split into passes gives the same bits; prefill and decode rows are computed alike. The chunked form of rulings A5
+// belongs to the CUDA twins, which keep the open chunk's inputs in the state.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/rows.h"
+
+namespace hayfork::engine {
+
+// One layer's states: the state of slot s begins at base + s · stride + offset bytes.
+struct StateView {
+  char* base = nullptr;
+  int64_t stride = 0;
+  int64_t offset = 0;
+
+  float* of(int32_t slot) const { return reinterpret_cast<float*>(base + slot * stride + offset); }
+  StateView at(int64_t bytes) const { return {base, stride, offset + bytes}; }
+};
+
+constexpr int64_t kStateAlign = 64;  // bytes; the cache keeps slots at multiples of it
+inline int64_t state_bytes(int64_t n_floats) {
+  return (n_floats * 4 + kStateAlign - 1) / kStateAlign * kStateAlign;
+}
+
+// Row indices of one sequence of the pass, ascending by position.
+struct SequenceRows {
+  int32_t seq = 0;
+  std::vector<int32_t> base, output;
+};
+// Sequences with at least one row. Checks that base positions are consecutive.
+std::vector<SequenceRows> rows_by_sequence(const Pass& pass);
+
+}  // namespace hayfork::engine

@@ -1,0 +1,114 @@
+// Qwen3-Next and Qwen3.5 (text): three Gated DeltaNet layers to one gated attention layer with partial rotary; norms
+// are zero-centred (model_families.md 6).
+#include <fmt/format.h>
+
+#include "engine/models/families.h"
+
+namespace hayfork::engine {
+namespace {
+
+struct GdnShape {
+  int32_t n_k = 0, n_v = 0, dk = 0, dv = 0, taps = 0;
+};
+
+GdnShape read_gdn_shape(const Config& c) {
+  const auto size = [&](std::string_view key, int64_t high, int64_t fallback) {
+    return static_cast<int32_t>(c.integer(key, 1, high, fallback));
+  };
+  const GdnShape s{size("linear_num_key_heads", kMaxHeads, 16), size("linear_num_value_heads", kMaxHeads, 32),
+                   size("linear_key_head_dim", kMaxHeadDim, 128), size("linear_value_head_dim", kMaxHeadDim, 128),
+                   static_cast<int32_t>(c.integer("linear_conv_kernel_dim", 2, 64, 4))};
+  if (s.n_v % s.n_k != 0)
+    c.fail("linear_num_value_heads", fmt::format("{} value heads do not divide among {} key heads", s.n_v, s.n_k));
+  if (int64_t{s.n_k} * s.dk > kMaxWidth || int64_t{s.n_v} * s.dv > kMaxWidth)
+    c.fail("linear_key_head_dim", "heads times head size are absurd");
+  return s;
+}
+
+GdnSpec gdn_frame(const Shape& shape, const GdnShape& g, const std::string& name) {
+  const int64_t q = int64_t{g.n_k} * g.dk, v = int64_t{g.n_v} * g.dv;
+  GdnSpec spec;
+  spec.heads = {.n_q = g.n_k, .n_k = g.n_k, .n_v = g.n_v, .dk = g.dk, .dv = g.dv};
+  spec.conv = {{name + "conv1d.weight", 2 * q + v}};
+  spec.taps = g.taps;
+  spec.a_log = name + "A_log";
+  spec.dt_bias = name + "dt_bias";
+  spec.out_norm = {name + "norm.weight", NormKind::llama, shape.eps};
+  spec.o = name + "out_proj";
+  return spec;
+}
+
+// Separate, contiguous projections q|k|v, z, b, a.
+GdnSpec qwen3_5_gdn(const Shape& shape, const GdnShape& g, const std::string& name) {
+  const int64_t q = int64_t{g.n_k} * g.dk, v = int64_t{g.n_v} * g.dv;
+  GdnSpec spec = gdn_frame(shape, g, name);
+  const std::string qkv = name + "in_proj_qkv.weight";
+  spec.q = {{qkv, 2 * q + v, "", {{0, q}}}};
+  spec.k = {{qkv, 2 * q + v, "", {{q, q}}}};
+  spec.v = {{qkv, 2 * q + v, "", {{2 * q, v}}}};
+  spec.gate = {{name + "in_proj_z.weight", v, "", {}}};
+  spec.a = {{name + "in_proj_a.weight", g.n_v, "", {}}};
+  spec.b = {{name + "in_proj_b.weight", g.n_v, "", {}}};
+  return spec;
+}
+
+SoftmaxSpec gated_attention(const Shape& shape, const std::string& name, bool bias) {
+  SoftmaxSpec attention = llama_attention(shape, name);
+  attention.gated = true;
+  attention.qkv_bias = attention.o_bias = bias;
+  attention.q_norm = NormSpec{name + "self_attn.q_norm.weight", NormKind::zero_centred, shape.eps};
+  attention.k_norm = NormSpec{name + "self_attn.k_norm.weight", NormKind::zero_centred, shape.eps};
+  return attention;
+}
+
+std::vector<bool> full_layers(const Config& config, int32_t n_layers) {
+  const auto types = read_layer_types(config, n_layers, {"full_attention", "linear_attention"});
+  const int64_t interval = config.integer("full_attention_interval", 1, kMaxLayers, 4);
+  std::vector<bool> full;
+  for (int32_t i = 0; i < n_layers; ++i) {
+    full.push_back(types.empty() ? (i + 1) % interval == 0 : types[static_cast<size_t>(i)] == "full_attention");
+  }
+  return full;
+}
+
+RopeSpec quarter_rope(const Config& config, const Shape& shape) {
+  const double fraction = config.number("partial_rotary_factor", 0, 1, 0.25);
+  return read_rope(config, "full_attention", shape.head_dim, shape.max_positions, {.partial_factor = fraction});
+}
+
+ConfigKeys gdn_keys() {
+  return with(
+      common_keys(),
+      {"attention_bias", "layer_types", "full_attention_interval", "partial_rotary_factor", "linear_conv_kernel_dim",
+       "linear_key_head_dim", "linear_value_head_dim", "linear_num_key_heads", "linear_num_value_heads"},
+      {"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype"}, {{"attn_output_gate", "true"}});
+}
+
+}  // namespace
+
+ConfigKeys qwen3_5_keys() {
+  return gdn_keys();
+}
+
+ModelSpec build_qwen3_5(const FamilyInput& input) {
+  const Shape shape = read_shape(input, {});
+  const GdnShape gdn = read_gdn_shape(input.config);
+  const auto full = full_layers(input.config, shape.layers);
+  const bool bias = input.config.boolean("attention_bias", false);
+  ModelSpec model = llama_frame(input, shape, "qwen3_5_text", NormKind::zero_centred);
+  model.ropes = {quarter_rope(input.config, shape)};
+  for (int32_t i = 0; i < shape.layers; ++i) {
+    const std::string name = layer_prefix(input, i);
+    LayerSpec layer = llama_layer(shape, name, NormKind::zero_centred);
+    if (full[static_cast<size_t>(i)]) {
+      layer.mixer = gated_attention(shape, name, bias);
+    } else {
+      layer.mixer = qwen3_5_gdn(shape, gdn, name + "linear_attn.");
+    }
+    layer.ffn = llama_mlp(shape, name);
+    model.layers.push_back(layer);
+  }
+  return model;
+}
+
+}  // namespace hayfork::engine
