@@ -157,22 +157,33 @@ std::vector<CharChange> normalize_changes(std::string_view text, NormalForm form
   std::vector<CharChange> out;
   out.reserve(text.size());
   std::vector<Pending> run;
+  char32_t base = 0;  // the inactive character that `run` begins with, while it stands there alone
+  bool alone = false;
   const auto flush = [&] {
-    reorder(run);
-    if (composed) compose(run);
+    if (!alone) {
+      reorder(run);
+      if (composed) compose(run);
+    }
     for (const Pending& p : run) out.push_back(p.change);
     run.clear();
   };
-  // Only an active character and the character before it can be part of a change: what lies between is copied.
+  // Only active characters and the character before them can be part of a change: what lies between is copied.
   for (size_t i = 0; i < text.size();) {
     const unicode::Decoded c = unicode::decode(text, i);
     i += c.length;
     if (active[c.code]) {
+      if (alone) {  // a composite before a mark comes apart first: the mark may belong in between
+        run.clear();
+        decompose(base, compatible, run);
+        alone = false;
+      }
       decompose(c.code, compatible, run);
       continue;
     }
     flush();
-    run.push_back({0, {c.code, 0}});
+    base = c.code;
+    alone = true;
+    run.push_back({0, {base, 0}});
   }
   flush();
   return out;
