@@ -52,6 +52,9 @@ class Engine : public Lm {
   // Logits of every row (or the last) of one sequence: `sink` gets (position, V floats). For probes.
   virtual void logits(std::span<const int32_t> ids, bool all_rows,
                       const std::function<void(int32_t, const float*)>& sink) = 0;
+  // The same of many sequences, batched as requests are: `sink` gets (sequence, position, V floats), in any order.
+  virtual void logits_of(std::span<const std::vector<int32_t>> sequences, bool all_rows,
+                         const std::function<void(size_t, int32_t, const float*)>& sink) = 0;
   // K and V of one layer after a prefill of `ids`: [T, Hkv, d] float32 each. For probes.
   virtual void kv(std::span<const int32_t> ids, int32_t layer, std::vector<float>& k, std::vector<float>& v) = 0;
 };
