@@ -13,13 +13,13 @@ namespace hayfork::runs {
 namespace {
 
 template <typename Take>
-std::optional<double> mean(size_t n, Take take) {
+std::optional<double> mean(size_t n, Take cell) {
   double sum = 0;
   int64_t count = 0;
   for (size_t i = 0; i < n; ++i)
-    if (const std::optional<double> v = take(i)) {
-      sum += *v;
-      ++count;
+    if (const HeatCell& c = cell(i); c.value) {
+      sum += *c.value * static_cast<double>(c.n);
+      count += c.n;
     }
   if (count == 0) return std::nullopt;
   return sum / static_cast<double>(count);
@@ -81,15 +81,15 @@ HeatGrid difference(const HeatGrid& base, const HeatGrid& candidate) {
 }
 
 std::optional<double> grid_mean(const HeatGrid& grid) {
-  return mean(grid.cells.size(), [&](size_t i) { return grid.cells[i].value; });
+  return mean(grid.cells.size(), [&](size_t i) -> const HeatCell& { return grid.cells[i]; });
 }
 
 std::optional<double> row_mean(const HeatGrid& grid, size_t row) {
-  return mean(grid.lengths.size(), [&](size_t i) { return grid.at(row, i).value; });
+  return mean(grid.lengths.size(), [&](size_t i) -> const HeatCell& { return grid.at(row, i); });
 }
 
 std::optional<double> column_mean(const HeatGrid& grid, size_t column) {
-  return mean(grid.depths.size(), [&](size_t i) { return grid.at(i, column).value; });
+  return mean(grid.depths.size(), [&](size_t i) -> const HeatCell& { return grid.at(i, column); });
 }
 
 std::string length_label(int64_t tokens) {

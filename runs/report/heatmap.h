@@ -37,7 +37,7 @@ struct HeatGrid {
 HeatGrid make_grid(std::string title, std::string subtitle, std::span<const GridCell> cells);
 // candidate − base, on the cells that both have.
 HeatGrid difference(const HeatGrid& base, const HeatGrid& candidate);
-// Means over cells, each cell counting once; empty where no cell has a value.
+// Means over samples (cells weighted by n), so that they equal the task's aggregates; empty where no cell has a value.
 std::optional<double> grid_mean(const HeatGrid& grid);
 std::optional<double> row_mean(const HeatGrid& grid, size_t row);
 std::optional<double> column_mean(const HeatGrid& grid, size_t column);

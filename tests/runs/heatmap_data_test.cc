@@ -74,7 +74,7 @@ TEST(HeatmapData, MeansOfThePublishedRuns) {
   options.low = 1;
   options.high = 10;
   const std::string svg = heatmap_svg(std::vector{grid}, options);
-  EXPECT_NE(svg.find("Mean score 6.42"), std::string::npos);
+  EXPECT_NE(svg.find("Mean score 6.421"), std::string::npos);
   EXPECT_GT(svg_to_png(svg, 1).size(), 10000u);
 }
 

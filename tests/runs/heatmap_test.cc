@@ -70,7 +70,7 @@ TEST(Heatmap, CellsSayWhatTheyRestOn) {
   EXPECT_THAT(svg, HasSubstr("role=\"img\""));
   EXPECT_THAT(svg,
               HasSubstr("<title id=\"hay-title\">model &lt;a&gt;, acc by context length and needle depth</title>"));
-  EXPECT_THAT(svg, HasSubstr("Mean acc 0.625 over 2 cells; lowest 0.250 at length 5,000 and depth 0 %. 1 cells were "
+  EXPECT_THAT(svg, HasSubstr("Mean acc 0.786 over 2 cells; lowest 0.250 at length 5,000 and depth 0 %. 1 cells were "
                              "not run. 4 samples failed."));
   EXPECT_THAT(
       svg,
@@ -126,6 +126,13 @@ TEST(Heatmap, FortyDepthsByThirteenLengthsStaySmall) {
   for (int i = 0; i < 13; ++i) g.lengths.push_back(int64_t{512} << i);
   g.cells.assign(40 * 13, {0.5, 10, 0, 0, 50, 1000});
   EXPECT_LT(heatmap_svg(std::vector{g}, {}).size(), 170000u);
+}
+
+TEST(Heatmap, MeansWeighCellsByTheirSamples) {
+  const HeatGrid g = small();
+  EXPECT_DOUBLE_EQ(*grid_mean(g), (10 * 1.0 + 4 * 0.25) / 14);
+  EXPECT_DOUBLE_EQ(*column_mean(g, 1), 0.25);
+  EXPECT_FALSE(row_mean(g, 1));
 }
 
 TEST(Difference, HasValuesWhereBothHave) {
