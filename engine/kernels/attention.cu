@@ -1,5 +1,6 @@
 // Attention on CUDA: the op, and the plain kernel for every shape and type. bf16 rows of common head widths go to the
-// tensor-core kernels (attention_mma.cu); which one is a matter of shape and row kind, never of counts.
+// tensor-core kernels (attention_sm90.cu, attention_mma.cu); which one is a matter of shape and row kind, never of
+// counts.
 #include "engine/kernels/attention.cuh"
 
 #include "engine/kernels/twins.h"
@@ -113,7 +114,11 @@ void attention(Context& base, const Pass& pass, Matrix o, Matrix q, const KvLaye
   for (int i = 0; i < call.n_windows; ++i) call.windows[i] = params.kv_head_windows[static_cast<size_t>(i)];
   call.pass = context.pass();
   if (q.dtype == DType::bf16 && layer.dtype == DType::bf16 && supports_mma(call)) {
-    attention_tiles_mma(context, call);
+    if (supports_sm90(context, call)) {
+      attention_tiles_sm90(context, call);
+    } else {
+      attention_tiles_mma(context, call);
+    }
     attention_split_mma(context, call);
     return;
   }

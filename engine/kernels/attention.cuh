@@ -45,4 +45,8 @@ bool supports_mma(const AttentionCall& call);
 void attention_tiles_mma(CudaContext& context, const AttentionCall& call);
 void attention_split_mma(CudaContext& context, const AttentionCall& call);
 
+// Hopper's tiles in place of attention_tiles_mma. Requires: supports_sm90(context, call).
+bool supports_sm90(const CudaContext& context, const AttentionCall& call);
+void attention_tiles_sm90(CudaContext& context, const AttentionCall& call);
+
 }  // namespace hayfork::engine::cuda

@@ -200,6 +200,8 @@ __global__ void rope_kernel(T* x, int64_t stride, int64_t rows, int n_heads, int
   }
 }
 
+// Slots behind the last written one of a page hold zeros, so that a masked probability of zero never meets a NaN there:
+// the row that ends a sequence's rows clears the rest of its page when this pass began the page.
 template <typename T, typename C>
 __global__ void kv_write_kernel(C* k_cache, C* v_cache, const T* k, int64_t k_stride, const T* v, int64_t v_stride,
                                 const Row* rows, int64_t n_rows, DevicePass pass, int group, int n_kv, int k_dim,
@@ -216,6 +218,13 @@ __global__ void kv_write_kernel(C* k_cache, C* v_cache, const T* k, int64_t k_st
   for (int c = threadIdx.x; c < n_kv * v_dim; c += blockDim.x) {
     store(v_cache + ((block * n_kv + c / v_dim) * kBlockTokens + slot) * v_dim + c % v_dim,
           load(v + row * v_stride + c));
+  }
+  const bool last = row + 1 == n_rows || rows[row + 1].seq != at.seq;
+  const bool began = row >= slot && rows[row - slot].seq == at.seq;
+  if (!last || !began) return;
+  const int rest = (kBlockTokens - 1 - slot) * v_dim;
+  for (int c = threadIdx.x; c < n_kv * rest; c += blockDim.x) {
+    store(v_cache + ((block * n_kv + c / rest) * kBlockTokens + slot + 1) * v_dim + c % rest, 0.f);
   }
 }
 

@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kSkinnyWarps * 32)
   const __nv_bfloat16* w0 = w + static_cast<int64_t>(row0 ? n0 + g : 0) * w_stride;
   const __nv_bfloat16* w1 = w + static_cast<int64_t>(row1 ? n0 + g + 8 : 0) * w_stride;
   float acc[NT][4] = {};
-  constexpr int kUnroll = 4;
+  constexpr int kUnroll = NT <= 2 ? 8 : 4;
   for (int k0 = begin; k0 < end; k0 += 32 * kUnroll) {
     uint4 a0[kUnroll], a1[kUnroll];
 #pragma unroll
