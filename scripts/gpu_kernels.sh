@@ -8,7 +8,7 @@ out=${1:?usage: gpu_kernels.sh OUTDIR}
 libs=${LIBS:-/usr/lib}
 mkdir -p "$out"
 
-common="-I. -Isrc -DHAYFORK_WITH_CUDA"
+common="-I. -Isrc -I$libs/include -DHAYFORK_WITH_CUDA"
 host="g++ -std=c++20 -O2 -fopenmp -ffp-contract=off $common -I/usr/local/cuda/include"
 device="nvcc -std=c++20 -O2 --expt-relaxed-constexpr -lineinfo -gencode arch=compute_90a,code=sm_90a $common"
 v3="-mavx2 -mfma -mbmi -mbmi2 -mf16c"
