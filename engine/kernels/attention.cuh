@@ -40,6 +40,13 @@ __device__ inline float capped(float s, float softcap) {
 
 constexpr float kLog2E = 1.4426950408889634f;
 
+// 2^x as the special-function unit gives it (2 ulp), denormals flushed; exp2f would add a range test to every element.
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // Tensor-core paths for bf16 queries and cache; Requires: supports_mma(call).
 bool supports_mma(const AttentionCall& call);
 void attention_tiles_mma(CudaContext& context, const AttentionCall& call);

@@ -152,14 +152,14 @@ __global__ void __launch_bounds__(TileShape<D>::kThreads) tiles_kernel(Attention
       max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
       max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
       const float base = max == -INFINITY ? 0.f : max;
-      scale_old[i] = exp2f((state[i].m - base) * kLog2E);
+      scale_old[i] = power_of_two((state[i].m - base) * kLog2E);
       float sum = 0;
 #pragma unroll
       for (int n = 0; n < kPage / 8; ++n) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           float& v = s[n][2 * i + j];
-          v = exp2f((v - base) * kLog2E);
+          v = power_of_two((v - base) * kLog2E);
           sum += v;
         }
       }
@@ -209,8 +209,8 @@ __global__ void __launch_bounds__(TileShape<D>::kThreads) tiles_kernel(Attention
     if (call.sinks != nullptr) {
       const float sink = call.sinks[head];
       const float m = fmaxf(state[i].m, sink);
-      factor = exp2f((state[i].m - m) * kLog2E);
-      l = l * factor + exp2f((sink - m) * kLog2E);
+      factor = power_of_two((state[i].m - m) * kLog2E);
+      l = l * factor + power_of_two((sink - m) * kLog2E);
     }
     const int row = warp_row + g + i * 8;
     if (row >= n_rows) continue;
@@ -244,7 +244,7 @@ void launch_tiles(CudaContext& context, const AttentionCall& call) {
 // ----------------------------------------------------------------------------------------------------------------
 
 constexpr int kSplitWarps = 4;
-constexpr int kDecodeSegment = 512;   // keys; a function of nothing: part of the numerics
+constexpr int kDecodeSegment = 256;   // keys; a function of nothing: part of the numerics
 constexpr int kOutputSegment = 4096;  // prefill-kind output rows (rulings A4)
 
 // Partial results: for split row r, head h, segment s at index (r·n_heads + h)·n_segments + s.
@@ -255,9 +255,16 @@ struct Partials {
   int segment;  // keys
 };
 
+// Pages in flight a block; fewer for wide heads, so that two blocks fit a multiprocessor's shared memory.
+template <int D>
+constexpr int kSplitStages = D > 128 ? 2 : 3;
+
 template <int D>
 __global__ void __launch_bounds__(kSplitWarps * 32)
     split_kernel(AttentionCall call, Partials partials, int first_item, int first_row) {
+  constexpr int kStages = kSplitStages<D>;
+  constexpr int kThreads = kSplitWarps * 32;
+  constexpr uint32_t kTileBytes = kPage * D * 2;
   const SplitItem item = call.pass.items[first_item + blockIdx.z];
   const int kv_head = blockIdx.y, segment = blockIdx.x;
   const int begin_key = segment * partials.segment;
@@ -273,13 +280,20 @@ __global__ void __launch_bounds__(kSplitWarps * 32)
     lowest = min(lowest, first_key(row.pos, window_of(call, kv_head, row.stream)));
   }
   if (last_key <= lowest) return;  // behind every window: the merge starts later
-  const int first_page = max(begin_key, lowest) / kPage;
+  const int first_page = max(begin_key, lowest) / kPage, end_page = (last_key - 1) / kPage + 1;
 
   extern __shared__ __align__(128) unsigned char shared[];
-  constexpr uint32_t kTileBytes = kPage * D * 2;
-  constexpr bool kShareTile = D > 128;  // two tiles a warp would not fit: values follow the keys in one
-  const uint32_t k_tile = shared_address(shared) + warp * (kShareTile ? 1 : 2) * kTileBytes;
-  const uint32_t v_tile = kShareTile ? k_tile : k_tile + kTileBytes;
+  const uint32_t pages = shared_address(shared);  // [stage][keys, values]
+  const auto fetch = [&](int p) {
+    if (p < end_page) {
+      const int64_t block = (static_cast<int64_t>(table[p]) * call.n_kv + kv_head) * kPage * call.k_dim;
+      const uint32_t to = pages + (p - first_page) % kStages * 2 * kTileBytes;
+      const int valid = item.max_pos + 1 - p * kPage;
+      copy_page<D>(to, static_cast<const bf*>(call.k) + block, call.k_dim, valid, threadIdx.x, kThreads);
+      copy_page<D>(to + kTileBytes, static_cast<const bf*>(call.v) + block, call.k_dim, valid, threadIdx.x, kThreads);
+    }
+    copy_async_commit();  // one group a page, empty at the end
+  };
 
   for (int q0 = 0; q0 < n_queries; q0 += 16) {
     // Queries g and g+8 of this lane.
@@ -300,6 +314,8 @@ __global__ void __launch_bounds__(kSplitWarps * 32)
                    (kv_head * call.group_size + query % call.group_size) * call.k_dim;
       }
     }
+#pragma unroll
+    for (int s = 0; s < kStages - 1; ++s) fetch(first_page + s);
     uint32_t qa[D / 16][4];
 #pragma unroll
     for (int kk = 0; kk < D / 16; ++kk) {
@@ -312,48 +328,31 @@ __global__ void __launch_bounds__(kSplitWarps * 32)
     }
     float o[D / 8][4] = {};
     RowState state[2];
-    // Page p of the segment belongs to warp p mod 4, counted from the segment's start: fixed by absolute position.
-    int at = begin_key / kPage + warp;
-    while (at < first_page) at += kSplitWarps;
-    const auto fetch = [&](uint32_t tile, const void* base, int p) {
-      const int64_t block = (static_cast<int64_t>(table[p]) * call.n_kv + kv_head) * kPage * call.k_dim;
-      copy_page<D>(tile, static_cast<const bf*>(base) + block, call.k_dim, item.max_pos + 1 - p * kPage, lane, 32);
-      copy_async_commit();
-    };
-    for (; at * kPage < last_key; at += kSplitWarps) {
-      fetch(k_tile, call.k, at);
-      if (kShareTile) {
-        copy_async_wait<0>();
-      } else {
-        fetch(v_tile, call.v, at);
-        copy_async_wait<1>();
-      }
-      __syncwarp();
-      float s[kPage / 8][4] = {};
+    // Of every page a warp takes its own 16 keys: fixed by absolute position.
+    const int key_in_page = warp * 16;
+    for (int at = first_page; at < end_page; ++at) {
+      copy_async_wait<kStages - 2>();
+      __syncthreads();  // the page is there, and the stage that is filled next has been read by all
+      fetch(at + kStages - 1);
+      const uint32_t k_tile = pages + (at - first_page) % kStages * 2 * kTileBytes, v_tile = k_tile + kTileBytes;
+      float s[2][4] = {};
 #pragma unroll
       for (int kk = 0; kk < D / 16; ++kk) {
-#pragma unroll
-        for (int n = 0; n < kPage / 16; ++n) {
-          uint32_t b[4];
-          load_matrix_x4(b, k_tile + tile_offset<D>(n * 16 + lane % 8 + (lane / 16) * 8, kk * 2 + lane / 8 % 2));
-          mma_bf16(s[2 * n], qa[kk][0], qa[kk][1], qa[kk][2], qa[kk][3], b[0], b[1]);
-          mma_bf16(s[2 * n + 1], qa[kk][0], qa[kk][1], qa[kk][2], qa[kk][3], b[2], b[3]);
-        }
-      }
-      if (kShareTile) {
-        __syncwarp();
-        fetch(v_tile, call.v, at);
+        uint32_t b[4];
+        load_matrix_x4(b, k_tile + tile_offset<D>(key_in_page + lane % 8 + (lane / 16) * 8, kk * 2 + lane / 8 % 2));
+        mma_bf16(s[0], qa[kk][0], qa[kk][1], qa[kk][2], qa[kk][3], b[0], b[1]);
+        mma_bf16(s[1], qa[kk][0], qa[kk][1], qa[kk][2], qa[kk][3], b[2], b[3]);
       }
       float scale_old[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         float max = state[i].m;
 #pragma unroll
-        for (int n = 0; n < kPage / 8; ++n) {
+        for (int n = 0; n < 2; ++n) {
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
             float& v = s[n][2 * i + j];
-            const int key = at * kPage + n * 8 + 2 * t + j;
+            const int key = at * kPage + key_in_page + n * 8 + 2 * t + j;
             v = key > pos[i] || key < first[i] ? -INFINITY : capped(v * call.scale, call.softcap);
             max = fmaxf(max, v);
           }
@@ -361,20 +360,22 @@ __global__ void __launch_bounds__(kSplitWarps * 32)
         max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
         max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
         const float base = max == -INFINITY ? 0.f : max;
-        scale_old[i] = exp2f((state[i].m - base) * kLog2E);
+        scale_old[i] = power_of_two((state[i].m - base) * kLog2E);
         float sum = 0;
 #pragma unroll
-        for (int n = 0; n < kPage / 8; ++n) {
+        for (int n = 0; n < 2; ++n) {
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
             float& v = s[n][2 * i + j];
-            v = exp2f((v - base) * kLog2E);
+            v = power_of_two((v - base) * kLog2E);
             sum += v;
           }
         }
         state[i].m = max;
         state[i].l = state[i].l * scale_old[i] + sum;
       }
+      const uint32_t a0 = pack_bf16(s[0][0], s[0][1]), a1 = pack_bf16(s[0][2], s[0][3]);
+      const uint32_t a2 = pack_bf16(s[1][0], s[1][1]), a3 = pack_bf16(s[1][2], s[1][3]);
 #pragma unroll
       for (int n = 0; n < D / 8; ++n) {
         o[n][0] *= scale_old[0];
@@ -382,24 +383,16 @@ __global__ void __launch_bounds__(kSplitWarps * 32)
         o[n][2] *= scale_old[1];
         o[n][3] *= scale_old[1];
       }
-      copy_async_wait<0>();
-      __syncwarp();
 #pragma unroll
-      for (int kk = 0; kk < kPage / 16; ++kk) {
-        const uint32_t a0 = pack_bf16(s[2 * kk][0], s[2 * kk][1]), a1 = pack_bf16(s[2 * kk][2], s[2 * kk][3]);
-        const uint32_t a2 = pack_bf16(s[2 * kk + 1][0], s[2 * kk + 1][1]),
-                       a3 = pack_bf16(s[2 * kk + 1][2], s[2 * kk + 1][3]);
-#pragma unroll
-        for (int n = 0; n < D / 16; ++n) {
-          uint32_t b[4];
-          load_matrix_x4_transposed(b, v_tile + tile_offset<D>(kk * 16 + lane % 16, n * 2 + lane / 16));
-          mma_bf16(o[2 * n], a0, a1, a2, a3, b[0], b[1]);
-          mma_bf16(o[2 * n + 1], a0, a1, a2, a3, b[2], b[3]);
-        }
+      for (int n = 0; n < D / 16; ++n) {
+        uint32_t b[4];
+        load_matrix_x4_transposed(b, v_tile + tile_offset<D>(key_in_page + lane % 16, n * 2 + lane / 16));
+        mma_bf16(o[2 * n], a0, a1, a2, a3, b[0], b[1]);
+        mma_bf16(o[2 * n + 1], a0, a1, a2, a3, b[2], b[3]);
       }
-      __syncwarp();  // all lanes have read the page before the next one is fetched over it
     }
     // Merge the four warps in order through shared memory: [warp][16 queries][D] and (m, l).
+    copy_async_wait<0>();
     __syncthreads();
     float* warp_o = reinterpret_cast<float*>(shared);
     float2* warp_ml = reinterpret_cast<float2*>(warp_o + kSplitWarps * 16 * D);
@@ -416,7 +409,7 @@ __global__ void __launch_bounds__(kSplitWarps * 32)
       }
     }
     __syncthreads();
-    for (int e = threadIdx.x; e < 16 * D; e += kSplitWarps * 32) {
+    for (int e = threadIdx.x; e < 16 * D; e += kThreads) {
       const int query = q0 + e / D, d = e % D;
       if (query >= n_queries) continue;
       float m = -INFINITY;
@@ -425,7 +418,7 @@ __global__ void __launch_bounds__(kSplitWarps * 32)
       float l = 0, sum = 0;
       for (int w = 0; w < kSplitWarps; ++w) {
         const float2 ml = warp_ml[w * 16 + e / D];
-        const float factor = exp2f((ml.x - base) * kLog2E);
+        const float factor = power_of_two((ml.x - base) * kLog2E);
         l += ml.y * factor;
         sum += warp_o[(w * 16 + e / D) * D + d] * factor;
       }
@@ -439,31 +432,58 @@ __global__ void __launch_bounds__(kSplitWarps * 32)
   }
 }
 
-// One block a (split row, head): segments in ascending order, then the sink.
-__global__ void merge_kernel(AttentionCall call, Partials partials, int first_row) {
+// One block a (split row, head): segments in ascending order, then divided by the sum, the sink included.
+constexpr int kMergeThreads = 128;
+constexpr int kMergeChunk = 1024;  // segments whose weights stand in shared memory at a time
+__global__ void __launch_bounds__(kMergeThreads) merge_kernel(AttentionCall call, Partials partials, int first_row) {
   const int row_index = call.pass.split_rows[first_row + blockIdx.x], head = blockIdx.y;
   const Row row = call.pass.rows[row_index];
-  const int kv_head = head / call.group_size;
-  const int begin = first_key(row.pos, window_of(call, kv_head, row.stream)) / partials.segment;
+  const int begin = first_key(row.pos, window_of(call, head / call.group_size, row.stream)) / partials.segment;
   const int end = row.pos / partials.segment + 1;
   const int64_t index = (static_cast<int64_t>(blockIdx.x) * call.n_heads + head) * partials.n_segments;
-  float m = call.sinks != nullptr ? call.sinks[head] : -INFINITY;
-  for (int s = begin; s < end; ++s) m = fmaxf(m, partials.ml[index + s].x);
-  float l = call.sinks != nullptr ? exp2f((call.sinks[head] - m) * kLog2E) : 0.f;
-  for (int s = begin; s < end; ++s) l += partials.ml[index + s].y * exp2f((partials.ml[index + s].x - m) * kLog2E);
-  for (int d = threadIdx.x; d < call.v_dim; d += blockDim.x) {
-    float sum = 0;
-    for (int s = begin; s < end; ++s) {
-      sum += partials.o[(index + s) * call.v_dim + d] * exp2f((partials.ml[index + s].x - m) * kLog2E);
+  __shared__ float weights[kMergeChunk];
+  __shared__ float warp_max[kMergeThreads / 32];
+  float m = -INFINITY;
+  for (int s = begin + threadIdx.x; s < end; s += kMergeThreads) m = fmaxf(m, partials.ml[index + s].x);
+  for (int offset = 16; offset > 0; offset /= 2) m = fmaxf(m, __shfl_xor_sync(~0u, m, offset));
+  if (threadIdx.x % 32 == 0) warp_max[threadIdx.x / 32] = m;
+  __syncthreads();
+  m = call.sinks != nullptr ? call.sinks[head] : -INFINITY;
+  for (int i = 0; i < kMergeThreads / 32; ++i) m = fmaxf(m, warp_max[i]);
+  float l = call.sinks != nullptr ? power_of_two((call.sinks[head] - m) * kLog2E) : 0.f;
+  constexpr int kPerThread = 2;  // v_dim ≤ 256
+  float sum[kPerThread] = {};
+  for (int chunk = begin; chunk < end; chunk += kMergeChunk) {
+    const int n = min(kMergeChunk, end - chunk);
+    __syncthreads();
+    for (int s = threadIdx.x; s < n; s += kMergeThreads) {
+      weights[s] = power_of_two((partials.ml[index + chunk + s].x - m) * kLog2E);
     }
-    static_cast<bf*>(call.o)[row_index * call.o_stride + head * call.v_dim + d] = __float2bfloat16_rn(sum / l);
+    __syncthreads();
+#pragma unroll 8
+    for (int s = 0; s < n; ++s) {
+      const float weight = weights[s];
+      l = fmaf(partials.ml[index + chunk + s].y, weight, l);
+#pragma unroll
+      for (int i = 0; i < kPerThread; ++i) {
+        const int d = threadIdx.x + i * kMergeThreads;
+        if (d < call.v_dim) sum[i] = fmaf(partials.o[(index + chunk + s) * call.v_dim + d], weight, sum[i]);
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const int d = threadIdx.x + i * kMergeThreads;
+    if (d < call.v_dim) {
+      static_cast<bf*>(call.o)[row_index * call.o_stride + head * call.v_dim + d] = __float2bfloat16_rn(sum[i] / l);
+    }
   }
 }
 
 template <int D>
 void launch_split(CudaContext& context, const AttentionCall& call) {
   constexpr size_t kMerge = static_cast<size_t>(kSplitWarps) * 16 * (D * sizeof(float) + sizeof(float2));
-  constexpr size_t kPages = static_cast<size_t>(kSplitWarps) * (D > 128 ? 1 : 2) * kPage * D * sizeof(bf);
+  constexpr size_t kPages = static_cast<size_t>(kSplitStages<D>) * 2 * kPage * D * sizeof(bf);
   constexpr size_t kShared = std::max(kMerge, kPages);
   static std::once_flag once;
   std::call_once(once, [] {
@@ -493,7 +513,7 @@ void launch_split(CudaContext& context, const AttentionCall& call) {
                              static_cast<unsigned>(n)),
                         kSplitWarps * 32, kShared, context.stream()>>>(call, partials, first_item, first_row);
       HAY_LAUNCHED();
-      merge_kernel<<<dim3(static_cast<unsigned>(n_rows), static_cast<unsigned>(call.n_heads)), 64, 0,
+      merge_kernel<<<dim3(static_cast<unsigned>(n_rows), static_cast<unsigned>(call.n_heads)), kMergeThreads, 0,
                      context.stream()>>>(call, partials, first_row);
       HAY_LAUNCHED();
     }

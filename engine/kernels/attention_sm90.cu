@@ -86,14 +86,14 @@ struct Consumer {
       max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
       max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
       const float base = max == -INFINITY ? 0.f : max * c;
-      old[i] = exp2f(fmaf(m[i], c, -base));
+      old[i] = power_of_two(fmaf(m[i], c, -base));
       float sum = 0;
 #pragma unroll
       for (int n = 0; n < S::kKeys / 8; ++n) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           float& v = s[n * 4 + 2 * i + j];
-          v = exp2f(fmaf(v, c, -base));
+          v = power_of_two(fmaf(v, c, -base));
           sum += v;
         }
       }
@@ -212,7 +212,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int n_rows = min(64, tile.n - first_row);
   const int min_pos = n_rows > 0 ? call.pass.rows[tile.first + first_row].pos : -1;
   const int max_pos = n_rows > 0 ? call.pass.rows[tile.first + first_row + n_rows - 1].pos : -1;
-  const int my_end = max_pos >= 0 ? max_pos / S::kKeys + 1 : begin;
+  // With rows in both warpgroups they take turns at the tensor cores, and so make the same number of steps.
+  const bool turns = tile.n > 64;
+  const int my_end = turns ? end : max_pos >= 0 ? max_pos / S::kKeys + 1 : begin;
+  const int my_turn = 3 + group, other_turn = 3 + (1 - group);  // named barriers
+  if (turns && group == 1) named_barrier_arrive(other_turn, 256);
   const auto masked = [&](int at) {
     return at * S::kKeys + S::kKeys - 1 > min_pos || at * S::kKeys < first_key(max_pos, window);
   };
@@ -232,9 +236,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int at = begin + 1; at < my_end; ++at) {
       const int i = at - begin, stage = i % S::kStages, before = (i - 1) % S::kStages;
       barrier_wait(k_full(stage), (i / S::kStages) & 1);
+      if (turns) named_barrier_sync(my_turn, 256);
       Consumer<D>::scores(s, q, k_tiles + stage * S::kTileBytes);
       barrier_wait(v_full(before), ((i - 1) / S::kStages) & 1);
       state.values(p, v_tiles + before * S::kTileBytes);
+      if (turns) named_barrier_arrive(other_turn, 256);
       wgmma_wait<1>();  // the scores; the values of the tile before are still being multiplied
       if (thread == 0) barrier_arrive(k_empty(stage));
       state.template softmax<kCap>(s, old, call, pos, first, at * S::kKeys + lane % 4 * 2, masked(at));
@@ -268,8 +274,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       const float sink = call.sinks[head];
       const float score = kCap ? state.m[i] : state.m[i] * call.scale;
       const float m = fmaxf(score, sink);
-      factor = exp2f((score - m) * kLog2E);
-      l = l * factor + exp2f((sink - m) * kLog2E);
+      factor = power_of_two((score - m) * kLog2E);
+      l = l * factor + power_of_two((sink - m) * kLog2E);
     }
     const int row = first_row + warp * 16 + lane / 4 + i * 8;
     if (row >= tile.n) continue;

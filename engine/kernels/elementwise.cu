@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(256)
     rmsnorm_kernel(T* y, int64_t y_stride, const T* x, int64_t x_stride, const float* w, float eps, NormKind kind,
                    int group, int n_groups, int64_t n_total) {
   constexpr int kPerBlock = 256 / kLanes;
-  constexpr int kWidth = kVector ? 8 : 1;
+  constexpr int kKept = kVector ? 4 : 1;  // eights that stay in registers; a wider group reads the rest twice
   const int lane = threadIdx.x % kLanes;
   const int64_t index = blockIdx.x * int64_t{kPerBlock} + threadIdx.x / kLanes;
   const bool in_range = index < n_total;
@@ -77,13 +77,28 @@ __global__ void __launch_bounds__(256)
   const T* in = x + row * x_stride + first;
   T* out = y + row * y_stride + first;
   float sum = 0;
-  for (int c = lane * kWidth; c < group; c += kLanes * kWidth) {
-    if constexpr (kVector) {
+  float kept[kKept][8];
+  if constexpr (kVector) {
+    const auto square = [&](const float(&v)[8]) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) sum = fmaf(v[j], v[j], sum);
+    };
+#pragma unroll
+    for (int i = 0; i < kKept; ++i) {
+      const int c = (i * kLanes + lane) * 8;
+      if (c < group) load_eight(kept[i], in + c);
+    }
+#pragma unroll
+    for (int i = 0; i < kKept; ++i) {
+      if ((i * kLanes + lane) * 8 < group) square(kept[i]);
+    }
+    for (int c = (kKept * kLanes + lane) * 8; c < group; c += kLanes * 8) {
       float v[8];
       load_eight(v, in + c);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) sum = fmaf(v[i], v[i], sum);
-    } else {
+      square(v);
+    }
+  } else {
+    for (int c = lane; c < group; c += kLanes) {
       const float v = load(in + c);
       sum = fmaf(v, v, sum);
     }
@@ -101,14 +116,24 @@ __global__ void __launch_bounds__(256)
   if (!in_range) return;
   const float r = 1.f / sqrtf(sum / static_cast<float>(group) + eps);
   const float absent = kind == NormKind::zero_centred ? 0.f : 1.f;
-  for (int c = lane * kWidth; c < group; c += kLanes * kWidth) {
-    if constexpr (kVector) {
+  if constexpr (kVector) {
+    const auto write = [&](float(&v)[8], int c) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) v[j] = normed<T>(v[j], r, w != nullptr ? w[c + j] : absent, kind);
+      store_eight(out + c, v);
+    };
+#pragma unroll
+    for (int i = 0; i < kKept; ++i) {
+      const int c = (i * kLanes + lane) * 8;
+      if (c < group) write(kept[i], c);
+    }
+    for (int c = (kKept * kLanes + lane) * 8; c < group; c += kLanes * 8) {
       float v[8];
       load_eight(v, in + c);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] = normed<T>(v[i], r, w != nullptr ? w[c + i] : absent, kind);
-      store_eight(out + c, v);
-    } else {
+      write(v, c);
+    }
+  } else {
+    for (int c = lane; c < group; c += kLanes) {
       store(out + c, normed<T>(load(in + c), r, w != nullptr ? w[c] : absent, kind));
     }
   }

@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kSkinnyWarps * 32)
   const __nv_bfloat16* w0 = w + static_cast<int64_t>(row0 ? n0 + g : 0) * w_stride;
   const __nv_bfloat16* w1 = w + static_cast<int64_t>(row1 ? n0 + g + 8 : 0) * w_stride;
   float acc[NT][4] = {};
-  constexpr int kUnroll = NT <= 2 ? 8 : 4;
+  constexpr int kUnroll = 4;
   for (int k0 = begin; k0 < end; k0 += 32 * kUnroll) {
     uint4 a0[kUnroll], a1[kUnroll];
 #pragma unroll
@@ -207,6 +207,10 @@ void launch_skinny(CudaContext& context, Matrix y, Matrix x, const LinearOnDevic
   for (int64_t r = 0; r < x.rows; r += 64) {  // slabs of at most 64 rows
     const int m = static_cast<int>(std::min<int64_t>(64, x.rows - r));
     const Matrix ys = y.row_range(r, r + m), xs = x.row_range(r, r + m);
+    if (context.properties().major == 9) {
+      linear_decode_sm90(context, ys, xs, weight);
+      continue;
+    }
     const auto launch = [&](auto nt) {
       skinny_kernel<decltype(nt)::value, Out><<<blocks, kSkinnyWarps * 32, 0, context.stream()>>>(
           static_cast<Out*>(ys.data), ys.stride, static_cast<const __nv_bfloat16*>(xs.data), xs.stride, m,

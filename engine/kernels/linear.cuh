@@ -23,6 +23,9 @@ const LinearOnDevice& on_device(const LinearWeight& weight);
 // y [M, n] float32 = x · W[first … first + n)ᵀ, as prefill rows are multiplied (no bias).
 void linear_slab(CudaContext& context, Matrix y, Matrix x, const LinearOnDevice& weight, int64_t first, int64_t n);
 
+// Decode rows on a device of compute capability 9; at most 64.
+void linear_decode_sm90(CudaContext& context, Matrix y, Matrix x, const LinearOnDevice& weight);
+
 // Rows [first, first + n) of a checkpoint's part as `to_type`, rows `to_stride` elements apart.
 void convert_rows(void* to, DType to_type, int64_t to_stride, const LinearPart& part, int64_t first, int64_t n,
                   int64_t k);
