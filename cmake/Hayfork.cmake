@@ -150,6 +150,7 @@ function(hay_tests folder)
     foreach(dep ${ARGN})
       target_link_libraries(${target} PRIVATE hay_${dep})
     endforeach()
+    target_compile_options(${target} PRIVATE -O0)  # tests are compiled often and run once
     target_link_libraries(${target} PRIVATE hay_test_support GTest::gtest GTest::gmock GTest::gtest_main)
     add_test(NAME ${folder}/${stem} COMMAND ${target})
     set_tests_properties(${folder}/${stem} PROPERTIES LABELS "${labels}" TIMEOUT 600
