@@ -24,7 +24,9 @@ struct StateSpec {
   int64_t state_bytes = 0;  // recurrent state per sequence (rulings A5), 0: none
 };
 
-// One layer's K/V storage: k is [n_blocks][n_kv_heads][kBlockTokens][k_dim], v likewise with v_dim; bf16 or f32.
+// One layer's K/V storage: k is [n_blocks][n_kv_heads][kBlockTokens · k_dim], v likewise with v_dim; bf16 or f32. The
+// order of the elements of one block and head is the backend's own (the CPU keeps K transposed), so blocks are copied
+// whole, and read with kv_read() of ops.h.
 struct KvLayer {
   void* k = nullptr;
   void* v = nullptr;

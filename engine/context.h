@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "engine/rows.h"
@@ -67,6 +68,11 @@ class Context {
 
 // `weights`: f32 or bf16. Throws: unsupported.
 std::unique_ptr<Context> make_cpu_context(DType weights);
+// The instruction set the CPU ops run on, chosen at run time: "x86-64-v4+bf16", "x86-64-v4", "x86-64-v3", "generic".
+// Part of the numerics id.
+std::string_view cpu_isa();
+// Whether the processor multiplies bfloat16 itself: there --dtype auto is bf16, else f32.
+bool cpu_multiplies_bf16();
 
 }  // namespace hayfork::engine
 

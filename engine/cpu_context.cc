@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "engine/context.h"
 #include "engine/kernels/scratch.h"
+#include "engine/kernels/simd/simd.h"
 
 namespace hayfork::engine {
 namespace {
@@ -137,6 +138,14 @@ class CpuContext : public Context {
 };
 
 }  // namespace
+
+std::string_view cpu_isa() {
+  return cpu::simd().name;
+}
+
+bool cpu_multiplies_bf16() {
+  return cpu::simd().multiplies_bf16;
+}
 
 void* cpu::scratch(Context& context, size_t bytes) {
   return static_cast<CpuContext&>(context).scratch(bytes);

@@ -4,38 +4,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/half.h"
+#include "engine/kernels/ops.h"
 #include "engine/pass_builder.h"
 #include "engine/scheduler.h"
 
 namespace hayfork::engine {
-namespace {
-
-// Positions [0, length) of one sequence from the blocks of one layer: [length, heads, dim] float32.
-std::vector<float> gather(Context& context, const void* data, const KvLayer& layer, int32_t dim,
-                          std::span<const int32_t> blocks, int32_t length) {
-  const int64_t per_block = int64_t{layer.n_kv_heads} * kBlockTokens * dim;
-  const auto block_bytes = static_cast<size_t>(per_block * size_of(layer.dtype));
-  std::vector<std::byte> block(block_bytes);
-  std::vector<float> out(static_cast<size_t>(int64_t{length} * layer.n_kv_heads * dim));
-  for (int32_t p = 0; p < length; ++p) {
-    if (p % kBlockTokens == 0) {
-      const auto id = static_cast<size_t>(blocks[static_cast<size_t>(p / kBlockTokens)]);
-      context.download(block.data(), static_cast<const std::byte*>(data) + id * block_bytes, block_bytes);
-    }
-    for (int32_t h = 0; h < layer.n_kv_heads; ++h) {
-      const int64_t from = (int64_t{h} * kBlockTokens + p % kBlockTokens) * dim;
-      float* to = out.data() + (int64_t{p} * layer.n_kv_heads + h) * dim;
-      for (int32_t d = 0; d < dim; ++d) {
-        to[d] = layer.dtype == DType::bf16 ? to_float(reinterpret_cast<const bf16*>(block.data())[from + d])
-                                           : reinterpret_cast<const float*>(block.data())[from + d];
-      }
-    }
-  }
-  return out;
-}
-
-}  // namespace
 
 void Scheduler::kv(std::span<const int32_t> ids, int32_t layer, std::vector<float>& k, std::vector<float>& v) {
   if (layer < 0 || layer >= static_cast<int32_t>(specs_.size()) || specs_[static_cast<size_t>(layer)].n_kv_heads == 0) {
@@ -69,10 +42,14 @@ void Scheduler::kv(std::span<const int32_t> ids, int32_t layer, std::vector<floa
     model_.forward(context_, pass, cache);
   }
   const KvLayer kv = cache.kv(layer);
-  const SeqView view = cache.view(seq, length);
-  const std::span blocks(view.blocks[kv.group], static_cast<size_t>(n_blocks));
-  k = gather(context_, kv.k, kv, kv.k_dim, blocks, length);
-  v = gather(context_, kv.v, kv, kv.v_dim, blocks, length);
+  context_.arena().reset();
+  const Matrix keys = context_.matrix(length, int64_t{kv.n_kv_heads} * kv.k_dim, DType::f32);
+  const Matrix values = context_.matrix(length, int64_t{kv.n_kv_heads} * kv.v_dim, DType::f32);
+  kv_read(context_, cache.view(seq, length), keys, values, kv);
+  k.resize(static_cast<size_t>(keys.rows * keys.cols));
+  v.resize(static_cast<size_t>(values.rows * values.cols));
+  context_.download(k.data(), keys.data, k.size() * sizeof(float));
+  context_.download(v.data(), values.data, v.size() * sizeof(float));
 }
 
 }  // namespace hayfork::engine

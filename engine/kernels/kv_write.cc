@@ -1,39 +1,67 @@
-#include <algorithm>
-
 #include "base/error.h"
+#include "base/parallel.h"
+#include "engine/kernels/kv_layout.h"
 #include "engine/kernels/twins.h"
 
 namespace hayfork::engine::cpu {
 namespace {
 
-// Row `slot` of head h of block `block` in storage of `dim` columns a row.
-int64_t offset(int64_t block, int64_t n_heads, int64_t head, int64_t slot, int64_t dim) {
-  return ((block * n_heads + head) * kBlockTokens + slot) * dim;
+constexpr int64_t kGrainElements = 1 << 14;  // below this a second thread costs more than it saves
+
+void put(float* to, float x) {
+  *to = x;
+}
+void put(bf16* to, float x) {
+  *to = to_bf16(x);
 }
 
-void store(void* to, DType dtype, int64_t at, const float* from, int64_t n) {
-  if (dtype == DType::f32) {
-    std::copy_n(from, n, static_cast<float*>(to) + at);
-  } else {
-    std::transform(from, from + n, static_cast<bf16*>(to) + at, [](float x) { return to_bf16(x); });
+template <typename T>
+void write_row(const KvLayer& layer, int64_t block, int64_t slot, const float* k, const float* v) {
+  for (int64_t h = 0; h < layer.n_kv_heads; ++h) {
+    T* to = static_cast<T*>(layer.k) + kv_head_offset(layer, block, h, layer.k_dim);
+    for (int64_t d = 0; d < layer.k_dim; ++d) put(to + k_offset(layer, slot, d), k[h * layer.k_dim + d]);
+    to = static_cast<T*>(layer.v) + kv_head_offset(layer, block, h, layer.v_dim);
+    for (int64_t d = 0; d < layer.v_dim; ++d) put(to + v_offset(layer, slot, d), v[h * layer.v_dim + d]);
   }
+}
+
+template <typename T>
+void read_row(const KvLayer& layer, int64_t block, int64_t slot, float* k, float* v) {
+  for (int64_t h = 0; h < layer.n_kv_heads; ++h) {
+    const T* from = static_cast<const T*>(layer.k) + kv_head_offset(layer, block, h, layer.k_dim);
+    for (int64_t d = 0; d < layer.k_dim; ++d) k[h * layer.k_dim + d] = to_float(from[k_offset(layer, slot, d)]);
+    from = static_cast<const T*>(layer.v) + kv_head_offset(layer, block, h, layer.v_dim);
+    for (int64_t d = 0; d < layer.v_dim; ++d) v[h * layer.v_dim + d] = to_float(from[v_offset(layer, slot, d)]);
+  }
+}
+
+void check_shapes(Matrix k, Matrix v, const KvLayer& layer) {
+  HAY_CHECK(k.rows == v.rows && k.cols == layer.n_kv_heads * layer.k_dim && v.cols == layer.n_kv_heads * layer.v_dim);
 }
 
 }  // namespace
 
 void kv_write(Context&, const Pass& pass, int64_t first_row, Matrix k, Matrix v, const KvLayer& layer) {
-  const int64_t heads = layer.n_kv_heads;
-  HAY_CHECK(k.rows == v.rows && k.cols == heads * layer.k_dim && v.cols == heads * layer.v_dim);
-  for (int64_t m = 0; m < k.rows; ++m) {
-    const Row& row = pass.rows[static_cast<size_t>(first_row + m)];
-    HAY_CHECK(row.stream == Stream::base);
-    const int64_t block = pass.seqs[static_cast<size_t>(row.seq)].blocks[layer.group][row.pos / kBlockTokens];
-    HAY_CHECK(block >= 0, "the block of a row to be written is freed");
-    for (int64_t h = 0; h < heads; ++h) {
-      const int64_t slot = row.pos % kBlockTokens;
-      store(layer.k, layer.dtype, offset(block, heads, h, slot, layer.k_dim), k.f32(m) + h * layer.k_dim, layer.k_dim);
-      store(layer.v, layer.dtype, offset(block, heads, h, slot, layer.v_dim), v.f32(m) + h * layer.v_dim, layer.v_dim);
+  check_shapes(k, v, layer);
+  parallel_for(k.rows, 1 + kGrainElements / (k.cols + v.cols), [&](int64_t begin, int64_t end) {
+    for (int64_t m = begin; m < end; ++m) {
+      const Row& row = pass.rows[static_cast<size_t>(first_row + m)];
+      HAY_CHECK(row.stream == Stream::base);
+      const int64_t block = pass.seqs[static_cast<size_t>(row.seq)].blocks[layer.group][row.pos / kBlockTokens];
+      HAY_CHECK(block >= 0, "the block of a row to be written is freed");
+      const auto write = layer.dtype == DType::f32 ? write_row<float> : write_row<bf16>;
+      write(layer, block, row.pos % kBlockTokens, k.f32(m), v.f32(m));
     }
+  });
+}
+
+void kv_read(Context&, const SeqView& seq, Matrix k, Matrix v, const KvLayer& layer) {
+  check_shapes(k, v, layer);
+  for (int64_t pos = 0; pos < k.rows; ++pos) {
+    const int64_t block = seq.blocks[layer.group][pos / kBlockTokens];
+    HAY_CHECK(block >= 0, "the block of a row to be read is freed");
+    const auto read = layer.dtype == DType::f32 ? read_row<float> : read_row<bf16>;
+    read(layer, block, pos % kBlockTokens, k.f32(pos), v.f32(pos));
   }
 }
 

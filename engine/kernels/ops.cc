@@ -36,6 +36,9 @@ void rope(Context& context, Matrix x, int64_t first_row, RopeAngles angles, int3
 void kv_write(Context& context, const Pass& pass, int64_t first_row, Matrix k, Matrix v, const KvLayer& layer) {
   HAY_DISPATCH(context, kv_write, (context, pass, first_row, k, v, layer));
 }
+void kv_read(Context& context, const SeqView& seq, Matrix k, Matrix v, const KvLayer& layer) {
+  HAY_DISPATCH(context, kv_read, (context, seq, k, v, layer));
+}
 void attention(Context& context, const Pass& pass, Matrix o, Matrix q, const KvLayer& layer,
                const AttentionParams& params) {
   HAY_DISPATCH(context, attention, (context, pass, o, q, layer, params));

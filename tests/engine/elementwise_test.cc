@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "engine/kernels/ops.h"
 #include "engine/kernels/simd/simd.h"
 #include "tests/engine/op_support.h"
@@ -113,12 +115,12 @@ TEST(Simd, ExponentialsOfEveryInstructionSetAreAccurate) {
       tables[t]->silu_mul(&x, &one, &y, 1);
       ASSERT_NEAR(static_cast<double>(y) / (static_cast<double>(x) / (1 + std::exp(-static_cast<double>(x)))), 1, 1e-6);
     }
-    float s[64] = {};
-    cpu::SoftmaxRow row{-INFINITY, 0, 0};
-    tables[t]->softmax_tile(row, s, 3, 7, 1.0F, 0.0F, nullptr);
-    EXPECT_EQ(row.sum, 4.0F);
-    EXPECT_EQ(row.max, 0.0F);
-    EXPECT_EQ(row.rescale, 0.0F);
+    float s[64] = {}, sums[16] = {}, o[3] = {5, 5, 5}, max = -INFINITY;
+    const int32_t begin = 3, end = 7;
+    tables[t]->softmax({1, s, &begin, &end, 1.0F, 0.0F, &max, sums, o, 3, 3, nullptr});
+    EXPECT_EQ(std::accumulate(sums, sums + 16, 0.0F), 4.0F);
+    EXPECT_EQ(max, 0.0F);
+    EXPECT_EQ(o[2], 0.0F);
     for (int j = 0; j < 64; ++j) EXPECT_EQ(s[j], j >= 3 && j < 7 ? 1.0F : 0.0F);
   }
 }

@@ -10,6 +10,7 @@
 
 #include "base/file_map.h"
 #include "engine/cache.h"
+#include "engine/kernels/ops.h"
 
 namespace hayfork::test {
 namespace {
@@ -72,19 +73,11 @@ void GoldenModel::run(const std::vector<int32_t>& ids, int32_t chunk, engine::Ro
   }
   if (k == nullptr) return;
   const engine::KvLayer kv = cache.kv(layer);
-  const engine::SeqView view = cache.view(seq, n);
-  const auto gather = [&](const void* data, int32_t dim, std::vector<float>& out) {
-    for (int32_t t = 0; t < n; ++t) {
-      const int64_t block = view.blocks[kv.group][t / engine::kBlockTokens];
-      for (int32_t h = 0; h < kv.n_kv_heads; ++h) {
-        const float* from = static_cast<const float*>(data) +
-                            ((block * kv.n_kv_heads + h) * engine::kBlockTokens + t % engine::kBlockTokens) * dim;
-        out.insert(out.end(), from, from + dim);
-      }
-    }
-  };
-  gather(kv.k, kv.k_dim, *k);
-  gather(kv.v, kv.v_dim, *v);
+  const int64_t k_cols = int64_t{kv.n_kv_heads} * kv.k_dim, v_cols = int64_t{kv.n_kv_heads} * kv.v_dim;
+  k->resize(static_cast<size_t>(n * k_cols));
+  v->resize(static_cast<size_t>(n * v_cols));
+  engine::kv_read(*context_, cache.view(seq, n), {k->data(), DType::f32, n, k_cols, k_cols},
+                  {v->data(), DType::f32, n, v_cols, v_cols}, kv);
 }
 
 std::vector<float> GoldenModel::logits(const std::vector<int32_t>& ids, int32_t chunk, engine::RowKind kind) {

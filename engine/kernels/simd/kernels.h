@@ -37,38 +37,61 @@ inline void to_f32(const bf16* x, float* y, int64_t n) {
   }
 }
 
-inline float tanh_one(float x) {
-  return tanh(splat(x))[0];
+inline float exp_one(float x) {
+  return exp(splat(x))[0];
 }
 
-inline void softmax_tile(SoftmaxRow& row, float* s, int64_t begin, int64_t end, float scale, float cap, bf16* p_bf16) {
-  Vec score[kTileKeys / kLanes];
-  Vec top = splat(-kInfinity);
+// One row of a tile; Masked and Capped are known outside the loop over rows.
+template <bool Masked, bool Capped>
+inline void softmax_row(const SoftmaxTile& t, int64_t r) {
   constexpr int kVecs = kTileKeys / kLanes;
+  float* s = t.s + r * kTileKeys;
+  Vec score[kVecs];
+  Vec top = splat(-kInfinity);
   Int lane;
   for (int j = 0; j < kLanes; ++j) lane[j] = j;
   for (int v = 0; v < kVecs; ++v) {
-    Vec x = load(s + v * kLanes) * scale;
-    if (cap > 0) x = tanh(x / cap) * cap;
-    const Int key = lane + v * kLanes;
-    const Int inside = (key >= static_cast<int32_t>(begin)) & (key < static_cast<int32_t>(end));
-    score[v] = choose(inside, x, splat(-kInfinity));
-    top = choose(score[v] != score[v], score[v], max(score[v], top));
+    Vec x = load(s + v * kLanes) * t.scale;
+    if constexpr (Capped) x = tanh(x / t.cap) * t.cap;
+    if constexpr (Masked) {
+      const Int key = lane + v * kLanes;
+      x = choose((key >= t.begin[r]) & (key < t.end[r]), x, splat(-kInfinity));
+    }
+    score[v] = x;
+    top = max(x, top);  // drops NaN, which comes back through the sum
   }
-  // A NaN score makes the whole row NaN: it must not be lost in the maximum.
   const float tile_max = largest(top);
-  const float new_max = tile_max > row.max ? tile_max : row.max;
+  const float old_max = t.max[r];
+  const float new_max = tile_max > old_max ? tile_max : old_max;
   const float base = new_max == -kInfinity ? 0.0F : new_max;
-  row.rescale = exp(splat(row.max - base))[0];
-  row.max = new_max;
-  Vec total{};
+  t.max[r] = new_max;
+  if (new_max != old_max) {
+    const float rescale = exp_one(old_max - base);
+    for (int64_t i = 0; i < kGroup; ++i) t.sums[r * kGroup + i] *= rescale;
+    for (int64_t i = 0; i < t.o_width; ++i) t.o[r * t.o_stride + i] *= rescale;
+  }
+  Vec totals[kVecsPerGroup];
+  for (int v = 0; v < kVecsPerGroup; ++v) totals[v] = load(t.sums + r * kGroup + v * kLanes);
   for (int v = 0; v < kVecs; ++v) {
     const Vec p = exp(score[v] - base);
     store(s + v * kLanes, p);
-    total += p;
+    totals[v % kVecsPerGroup] += p;
   }
-  row.sum = row.sum * row.rescale + sum(total);
-  if (p_bf16 != nullptr) to_bf16(s, p_bf16, kTileKeys);
+  for (int v = 0; v < kVecsPerGroup; ++v) store(t.sums + r * kGroup + v * kLanes, totals[v]);
+  if (t.p != nullptr) to_bf16(s, t.p + r * kTileKeys, kTileKeys);
+}
+
+template <bool Masked, bool Capped>
+inline void softmax_rows(const SoftmaxTile& t) {
+  for (int64_t r = 0; r < t.m; ++r) softmax_row<Masked, Capped>(t, r);
+}
+
+inline void softmax(const SoftmaxTile& t) {
+  if (t.begin != nullptr) {
+    t.cap > 0 ? softmax_rows<true, true>(t) : softmax_rows<true, false>(t);
+  } else {
+    t.cap > 0 ? softmax_rows<false, true>(t) : softmax_rows<false, false>(t);
+  }
 }
 
 inline void scale(float* x, float factor, int64_t n) {
@@ -198,28 +221,36 @@ inline LogitSummary summarize(const float* x, int64_t n) {
   return r;
 }
 
+#if defined(__AVX512BF16__)
+constexpr bool kMultipliesBf16 = true;
+#else
+constexpr bool kMultipliesBf16 = false;
+#endif
+
 constexpr Simd make_table() {
-  return {HAY_ISA_NAME,
-          gemm_f32,
-          gemm_bf16,
-          to_bf16,
-          to_f32,
-          softmax_tile,
-          scale,
-          scale_add,
-          rmsnorm,
-          add,
-          silu_mul,
-          gelu_mul,
-          affine,
-          rotate,
-          all_finite,
-          softcap,
-          summarize,
-          state_decay_read,
-          state_update_read,
-          state_read,
-          conv_row};
+  return {.name = HAY_ISA_NAME,
+          .multiplies_bf16 = kMultipliesBf16,
+          .gemm_f32 = gemm_f32,
+          .gemm_bf16 = gemm_bf16,
+          .to_bf16 = to_bf16,
+          .to_f32 = to_f32,
+          .softmax = softmax,
+          .exp = exp_one,
+          .scale = scale,
+          .scale_add = scale_add,
+          .rmsnorm = rmsnorm,
+          .add = add,
+          .silu_mul = silu_mul,
+          .gelu_mul = gelu_mul,
+          .affine = affine,
+          .rotate = rotate,
+          .all_finite = all_finite,
+          .softcap = softcap,
+          .summarize = summarize,
+          .state_decay_read = state_decay_read,
+          .state_update_read = state_update_read,
+          .state_read = state_read,
+          .conv_row = conv_row};
 }
 
 }  // namespace hayfork::engine::cpu::HAY_ISA

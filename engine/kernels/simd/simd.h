@@ -20,15 +20,23 @@ struct LogitSummary {
   double sum;        // Σ exp(logit − top1), float64; 0 when not finite
 };
 
-// The mask, scaling and running state of one row of attention over one tile of 64 keys.
-struct SoftmaxRow {
-  float max;      // in and out: running maximum
-  float sum;      // in and out: running Σ exp
-  float rescale;  // out: what the accumulated output must be multiplied by
+// Rows of attention over one tile of 64 keys: scores in, weights out, running state updated.
+struct SoftmaxTile {
+  int64_t m;  // rows
+  float* s;   // [m][64] in: q·k of the keys in [begin, end), anything elsewhere; out: exp(s − max), else 0
+  const int32_t* begin;  // [m] visible keys of each row; null: all 64
+  const int32_t* end;
+  float scale, cap;  // s · scale, then cap·tanh(s/cap) when cap > 0
+  float* max;        // [m] running maximum
+  float* sums;       // [m][16] running Σ exp, key j in lane j mod 16
+  float* o;          // [m][o_stride] what was accumulated under the old maximum: rescaled
+  int64_t o_stride, o_width;
+  bf16* p;  // [m][64] the weights rounded, or null. The sums are of unrounded ones.
 };
 
 struct Simd {
   std::string_view name;
+  bool multiplies_bf16;  // in hardware; otherwise two float32 multiply-adds a pair
 
   // c[m][n] (+)= Σ_k a[m][k] b[k][n], k ascending in one chain, n < 16·groups. Strides in elements.
   void (*gemm_f32)(int64_t m, int64_t groups, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
@@ -40,9 +48,8 @@ struct Simd {
   void (*to_bf16)(const float* x, bf16* y, int64_t n);  // round to nearest even
   void (*to_f32)(const bf16* x, float* y, int64_t n);
 
-  // Keys begin ≤ j < end of the 64 scores s (scaled, then capped when cap > 0) join the row; p becomes exp(s − max)
-  // and 0 elsewhere. p_bf16, if given, gets p rounded; the sum is of unrounded p.
-  void (*softmax_tile)(SoftmaxRow& row, float* s, int64_t begin, int64_t end, float scale, float cap, bf16* p_bf16);
+  void (*softmax)(const SoftmaxTile& tile);
+  float (*exp)(float x);
   void (*scale)(float* x, float factor, int64_t n);                                      // x *= factor
   void (*scale_add)(float* x, float factor, const float* y, float y_factor, int64_t n);  // x = x·factor + y·y_factor
 

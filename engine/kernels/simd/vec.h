@@ -92,17 +92,15 @@ inline Uint round_bits(Vec x) {
   return (nan & quiet) | (~nan & rounded);
 }
 
-inline float sum(Vec v) {  // halves folded onto each other
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) v[i] += v[i + half];
-  }
-  return v[0];
-}
 inline float largest(Vec v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_max_ps(v);
+#else
   for (int half = kLanes / 2; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
   }
   return v[0];
+#endif
 }
 
 // e^x to about 1 ulp; 0 below −87.3, exactly 1 at 0, NaN kept. x = n·ln 2 + r, |r| ≤ ln 2 / 2, Taylor to r⁷.
