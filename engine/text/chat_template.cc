@@ -146,7 +146,7 @@ std::string cut_at_tag(std::string rendered, const std::string& final_text) {
 struct ChatTemplate::Impl {
   std::string source;
   std::string name;
-  jinja::Body body;
+  jinja::Template parsed;
 };
 
 ChatTemplate ChatTemplate::parse(std::string source, std::string name) {
@@ -157,7 +157,7 @@ ChatTemplate ChatTemplate::parse(std::string source, std::string name) {
   auto impl = std::make_shared<Impl>();
   impl->source = std::move(source);
   impl->name = std::move(name);
-  impl->body = jinja::parse_template(impl->source, impl->name);
+  impl->parsed = jinja::parse_template(impl->source, impl->name);
   return ChatTemplate(std::move(impl));
 }
 
@@ -193,7 +193,7 @@ std::string ChatTemplate::render(const ChatRequest& request) const {
   for (const auto& [name, json] : lists) interpreter.define(name, json ? to_value(rt, *json) : Value::none());
   interpreter.define("add_generation_prompt", Value(request.add_generation_prompt));
 
-  std::string rendered = interpreter.run(impl_->body);
+  std::string rendered = interpreter.run(impl_->parsed);
   return request.continue_final_message ? cut_at_tag(std::move(rendered), final_text) : rendered;
 }
 

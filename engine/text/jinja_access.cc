@@ -65,8 +65,7 @@ std::optional<Value> python_attribute(Runtime& rt, const Value& value, const std
 
 bool is_hashable(const Value& key) {
   if (key.is(Kind::tuple)) return std::all_of(key.items().begin(), key.items().end(), is_hashable);
-  return !key.is(Kind::list) && !key.is(Kind::dict) && !key.is(Kind::view) && !key.is(Kind::generator) &&
-         !key.is(Kind::range);
+  return !key.is(Kind::list) && !key.is(Kind::dict) && !key.is(Kind::view) && !key.is(Kind::generator);
 }
 
 std::optional<Value> indexed(Runtime& rt, const Value& value, int64_t index) {

@@ -96,11 +96,20 @@ struct Stmt {
   std::vector<ExprPtr> targets;
   std::vector<Parameter> parameters;
   std::vector<Body> bodies;
+  std::vector<std::vector<std::string>> hidden;  // per body: names that are undefined when it begins (jinja_symbols.cc)
   bool recursive = false;
   bool uses_caller = false, uses_varargs = false, uses_kwargs = false;  // of a macro or caller: named in its body
 };
 
+struct Template {
+  Body body;
+  std::vector<std::string> hidden;
+};
+
 // Throws: Error(corrupt, model) for broken syntax, Error(unsupported, model) for a tag, filter or test unknown here.
-Body parse_template(std::string_view source, const std::string& name);
+Template parse_template(std::string_view source, const std::string& name);
+
+// Fills in every `hidden`.
+void resolve_hidden_names(Template& parsed);
 
 }  // namespace hayfork::engine::jinja

@@ -19,6 +19,7 @@ class Loop : public Object {
   }
 
   std::string type_name() const override { return "LoopContext"; }
+  std::string repr(Runtime&) override { return fmt::format("<LoopContext {}/{}>", index0_ + 1, length()); }
 
   bool advance(Value& item) {
     if (ahead_)
@@ -142,7 +143,7 @@ void Interpreter::run_for(const Stmt& stmt, const Value& iterable, const ScopePt
     assign(*stmt.targets[0], item, inner, inner);
     if (execute(stmt.bodies[0], inner, out) == Flow::break_) break;
   }
-  if (!any && stmt.bodies.size() > 1) execute(stmt.bodies[1], std::make_shared<Scope>(scope), out);
+  if (!any && stmt.bodies.size() > 1) execute(stmt.bodies[1], inner_scope(stmt, 1, scope), out);
 }
 
 class Macro : public Object {
@@ -151,7 +152,7 @@ class Macro : public Object {
       : interpreter_(interpreter), stmt_(stmt), name_(std::move(name)), scope_(std::move(scope)) {}
 
   std::string type_name() const override { return "Macro"; }
-  std::string repr(Runtime&) const override { return name_.empty() ? "<Macro anonymous>" : "<Macro '" + name_ + "'>"; }
+  std::string repr(Runtime&) override { return name_.empty() ? "<Macro anonymous>" : "<Macro '" + name_ + "'>"; }
   void clear() override { scope_.reset(); }
   bool callable() const override { return true; }
 
@@ -169,7 +170,7 @@ class Macro : public Object {
   Value call(Runtime& rt, Args& args) override {
     const int line = rt.line;
     rt.charge(256);
-    const auto scope = std::make_shared<Scope>(scope_);
+    const ScopePtr scope = Interpreter::inner_scope(stmt_, 0, scope_);
     bind(rt, args, scope);
     std::string text;
     interpreter_.execute(stmt_.bodies[0], scope, text);

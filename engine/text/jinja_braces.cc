@@ -100,7 +100,10 @@ class Braces {
 
   Value root(std::string_view name) {
     if (name.empty() || is_index(name)) {
-      const size_t i = name.empty() ? next_++ : static_cast<size_t>(index(name));
+      const bool automatic = name.empty();
+      if (automatic_ && *automatic_ != automatic) rt_.fail("cannot mix automatic and manual field numbering");
+      automatic_ = automatic;
+      const size_t i = automatic ? next_++ : static_cast<size_t>(index(name));
       if (i >= args_.positional.size())
         rt_.fail(fmt::format("Replacement index {} out of range for positional args tuple", i));
       return args_.positional[i];
@@ -185,6 +188,7 @@ class Braces {
   Runtime& rt_;
   const Args& args_;
   size_t next_ = 0;
+  std::optional<bool> automatic_;
 };
 
 }  // namespace

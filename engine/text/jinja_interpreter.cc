@@ -25,10 +25,25 @@ void Scope::set(const std::string& name, Value value) {
   variables_.emplace_back(name, std::move(value));
 }
 
-std::string Interpreter::run(const Body& body) {
+void Scope::hide(const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    variables_.emplace_back(name, Value::undefined(fmt::format("'{}' is undefined", name)));
+}
+
+std::string Interpreter::run(const Template& parsed) {
+  // The caller's variables lie outside of the template's own.
+  const auto scope = std::make_shared<Scope>(root_);
+  scope->hide(parsed.hidden);
+  root_ = scope;
   std::string out;
-  execute(body, root_, out);
+  execute(parsed.body, root_, out);
   return out;
+}
+
+ScopePtr Interpreter::inner_scope(const Stmt& stmt, size_t body, const ScopePtr& scope) {
+  auto inner = std::make_shared<Scope>(scope);
+  inner->hide(stmt.hidden[body]);
+  return inner;
 }
 
 void Interpreter::write(std::string& out, std::string_view text) {
@@ -78,10 +93,10 @@ Interpreter::Flow Interpreter::execute(const Stmt& stmt, const ScopePtr& scope, 
       run_filter_block(stmt, scope, out);
       break;
     case Stmt::Kind::block:
-      write(out, run_inner(stmt.bodies[0], stmt.recursive ? scope : root_));
+      write(out, run_inner(stmt, stmt.recursive ? scope : root_));
       break;
     case Stmt::Kind::generation:
-      write(out, run_inner(stmt.bodies[0], scope));
+      write(out, run_inner(stmt, scope));
       break;
     case Stmt::Kind::break_:
       return Flow::break_;
@@ -109,13 +124,13 @@ Interpreter::Flow Interpreter::run_if(const Stmt& stmt, const ScopePtr& scope, s
 }
 
 void Interpreter::run_set_block(const Stmt& stmt, const ScopePtr& scope) {
-  const std::string text = run_inner(stmt.bodies[0], scope);
+  const std::string text = run_inner(stmt, scope);
   const Value value = stmt.exprs[0] ? evaluate_filter(*stmt.exprs[0], scope, &text) : Value::string(rt_, text);
   assign(*stmt.targets[0], value, scope, scope);
 }
 
 Interpreter::Flow Interpreter::run_with(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
-  const auto inner = std::make_shared<Scope>(scope);
+  const ScopePtr inner = inner_scope(stmt, 0, scope);
   // All values are taken from outside: a name set by this tag is not seen by the ones after it.
   Values values;
   for (const ExprPtr& expr : stmt.exprs) values.push_back(evaluate(*expr, scope));
@@ -124,13 +139,13 @@ Interpreter::Flow Interpreter::run_with(const Stmt& stmt, const ScopePtr& scope,
 }
 
 void Interpreter::run_filter_block(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
-  const std::string text = run_inner(stmt.bodies[0], scope);
+  const std::string text = run_inner(stmt, scope);
   write(out, to_string(rt_, evaluate_filter(*stmt.exprs[0], scope, &text)));
 }
 
-std::string Interpreter::run_inner(const Body& body, const ScopePtr& scope) {
+std::string Interpreter::run_inner(const Stmt& stmt, const ScopePtr& scope) {
   std::string text;
-  execute(body, std::make_shared<Scope>(scope), text);
+  execute(stmt.bodies[0], inner_scope(stmt, 0, scope), text);
   rt_.charge(text.size());
   return text;
 }

@@ -18,6 +18,7 @@ class Scope {
   explicit Scope(std::shared_ptr<Scope> parent) : parent_(std::move(parent)) {}
   const Value* find(std::string_view name) const;
   void set(const std::string& name, Value value);
+  void hide(const std::vector<std::string>& names);  // they are undefined from here inwards
 
  private:
   std::shared_ptr<Scope> parent_;
@@ -31,7 +32,7 @@ class Interpreter {
   Interpreter(Runtime& rt, size_t max_output)
       : rt_(rt), max_output_(max_output), root_(std::make_shared<Scope>(nullptr)) {}
   void define(const std::string& name, Value value) { root_->set(name, std::move(value)); }
-  std::string run(const Body& body);
+  std::string run(const Template& parsed);
 
   enum class Flow : uint8_t { normal, break_, continue_ };
 
@@ -50,7 +51,8 @@ class Interpreter {
   Flow run_with(const Stmt& stmt, const ScopePtr& scope, std::string& out);
   void run_call_block(const Stmt& stmt, const ScopePtr& scope, std::string& out);
   void run_filter_block(const Stmt& stmt, const ScopePtr& scope, std::string& out);
-  std::string run_inner(const Body& body, const ScopePtr& scope);  // in a scope of its own; its text
+  std::string run_inner(const Stmt& stmt, const ScopePtr& scope);  // its body in a scope of its own: the text
+  static ScopePtr inner_scope(const Stmt& stmt, size_t body, const ScopePtr& scope);
   Value make_macro(const Stmt& stmt, const std::string& name, const ScopePtr& scope);
   void assign(const Expr& target, const Value& value, const ScopePtr& scope, const ScopePtr& lookup);
 

@@ -139,7 +139,8 @@ class Lexer {
 
   void comment(size_t inside) {
     const size_t end = source_.find("#}", inside);
-    if (end == std::string::npos) fail("Missing end of comment tag");
+    if (end == std::string::npos && inside < source_.size()) fail("Missing end of comment tag");
+    if (end == std::string::npos) return advance(inside);  // nothing at all behind the opening: Jinja lets it pass
     const char before = end > inside ? source_[end - 1] : '\0';
     const bool signed_end = before == '-' || before == '+';
     advance(signed_end ? end - 1 : end);
@@ -175,7 +176,7 @@ class Lexer {
       close("%}", true, end_sign);
       return;
     }
-    fail("Missing end of raw directive");
+    if (body < source_.size()) fail("Missing end of raw directive");  // as with a comment
   }
 
   void variable(size_t inside) {

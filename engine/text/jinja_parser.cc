@@ -307,8 +307,10 @@ std::unique_ptr<Stmt> Parser::parse_simple(Stmt::Kind kind, int line) {
   return make_stmt(kind, line);
 }
 
-Body parse_template(std::string_view source, const std::string& name) {
-  return Parser(tokenize(source, name), name).run();
+Template parse_template(std::string_view source, const std::string& name) {
+  Template parsed{Parser(tokenize(source, name), name).run(), {}};
+  resolve_hidden_names(parsed);
+  return parsed;
 }
 
 }  // namespace hayfork::engine::jinja

@@ -27,7 +27,8 @@ class Percent {
       ++i_;
       out += directive();
     }
-    const bool mapping = values_.is(Kind::dict) || values_.is(Kind::list) || values_.is(Kind::range);
+    const bool mapping = values_.is(Kind::dict) || values_.is(Kind::list) || values_.is(Kind::range) ||
+                         values_.is(Kind::undefined);  // what has [ ]
     if (used_ < n_ && !mapping) rt_.fail("not all arguments converted during string formatting");
     return out;
   }

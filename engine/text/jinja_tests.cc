@@ -51,8 +51,9 @@ bool is_mapping(const Value& v) {
 bool is_escaped(const Value& v) {
   return v.markup();
 }
+// An undefined value has the method for calls (it raises), so Jinja says it is callable.
 bool is_callable(const Value& v) {
-  return v.is(Kind::object) && v.object().callable();
+  return v.is(Kind::undefined) || (v.is(Kind::object) && v.object().callable());
 }
 // An undefined value has a length (0) and the method for indexing, so Jinja calls it a sequence; a dict too.
 bool is_sequence(const Value& v) {

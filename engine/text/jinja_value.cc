@@ -69,6 +69,11 @@ std::string key_text(Runtime& rt, const Value& key) {
       rt.charge(text.size());
       return text;
     }
+    case Kind::range: {
+      const Range& r = key.range();
+      const int64_t n = r.size();
+      return fmt::format("r{} {} {}", n, n > 0 ? r.start : 0, n > 1 ? r.step : 0);
+    }
     case Kind::undefined:
       return "u" + key.text();
     case Kind::object:
@@ -273,7 +278,7 @@ std::optional<Value> Object::attribute(Runtime&, std::string_view) {
 Value Object::call(Runtime& rt, Args&) {
   rt.fail(fmt::format("'{}' object is not callable", type_name()));
 }
-std::string Object::repr(Runtime& rt) const {
+std::string Object::repr(Runtime& rt) {
   rt.unsupported(fmt::format("a template that prints a {}", type_name()));
 }
 
@@ -282,7 +287,7 @@ std::optional<Value> Namespace::attribute(Runtime&, std::string_view name) {
   return found ? std::optional<Value>(*found) : std::nullopt;
 }
 
-std::string Namespace::repr(Runtime& rt) const {
+std::string Namespace::repr(Runtime& rt) {
   Values pairs;
   std::string text = "<Namespace {";
   for (const auto& [key, value] : attributes_.entries()) {

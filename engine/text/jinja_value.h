@@ -209,7 +209,7 @@ class Object : public Heap {
   virtual std::optional<Value> attribute(Runtime& rt, std::string_view name);
   virtual bool callable() const { return false; }
   virtual Value call(Runtime& rt, Args& args);
-  virtual std::string repr(Runtime& rt) const;
+  virtual std::string repr(Runtime& rt);
   virtual void clear() {}
 };
 
@@ -217,7 +217,7 @@ class Namespace : public Object {
  public:
   std::string type_name() const override { return "Namespace"; }
   std::optional<Value> attribute(Runtime& rt, std::string_view name) override;
-  std::string repr(Runtime& rt) const override;
+  std::string repr(Runtime& rt) override;
   void set(Runtime& rt, const std::string& name, Value value);
   void clear() override { attributes_ = {}; }
 
