@@ -1,6 +1,7 @@
 // Chat templates of sixteen model families against renderings of transformers, byte for byte.
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 
 #include "base/json.h"
 #include "engine/text/chat_template.h"
+#include "engine/text/tokenizer.h"
 #include "tests/support/paths.h"
 
 namespace hayfork::engine {
@@ -46,17 +48,28 @@ void check_error(const ChatTemplate& chat, const ChatRequest& request, const std
   }
 }
 
+std::vector<Json> golden_files(const std::filesystem::path& folder) {
+  std::vector<Json> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream stream(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    files.push_back(parse_ordered_json(text, entry.path().filename(), ErrorSubject::data));
+  }
+  return files;
+}
+
+ChatTemplate parse_golden(const Json& file) {
+  return ChatTemplate::parse(file.at("template").get<std::string>(), file.at("name").get<std::string>());
+}
+
 TEST(ChatTemplateGolden, RendersAsTransformersDoes) {
   HAY_NEED_DATA(folder, "golden/chat");
   int n_cases = 0;
   int n_errors = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    std::ifstream stream(entry.path());
-    const std::string text{std::istreambuf_iterator<char>(stream), {}};
-    const Json file = parse_ordered_json(text, entry.path().filename(), ErrorSubject::data);
-    const ChatTemplate chat = ChatTemplate::parse(file.at("template").get<std::string>(), entry.path().filename());
+  for (const Json& file : golden_files(folder)) {
+    const ChatTemplate chat = parse_golden(file);
     for (const Json& item : file.at("cases")) {
-      SCOPED_TRACE(entry.path().filename().string() + " " + item.at("name").get<std::string>());
+      SCOPED_TRACE(chat.name() + " " + item.at("name").get<std::string>());
       const ChatRequest request = make_request(file, item);
       ++n_cases;
       if (item.contains("error")) {
@@ -73,6 +86,32 @@ TEST(ChatTemplateGolden, RendersAsTransformersDoes) {
   }
   std::printf("%d cases, %d of them errors\n", n_cases, n_errors);
   EXPECT_GE(n_cases, 500);
+}
+
+TEST(ChatTemplateGolden, RenderedChatsHaveTheReferencesIds) {
+  HAY_NEED_DATA(folder, "golden/chat");
+  HAY_NEED_DATA(archives, "tokenizers");
+  const test::TempDir scratch;
+  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers;
+  int n_cases = 0;
+  for (const Json& file : golden_files(folder)) {
+    if (file.at("ids_from_archive").is_null()) continue;
+    const auto name = file.at("ids_from_archive").get<std::string>();
+    if (!tokenizers.contains(name)) {
+      test::unpack_tar_xz(archives / (name + ".tar.xz"), scratch.path());
+      tokenizers[name] = Tokenizer::load(scratch.path() / name);
+    }
+    const ChatTemplate chat = parse_golden(file);
+    for (const Json& item : file.at("cases")) {
+      if (!item.contains("ids")) continue;
+      const std::string text = chat.render(make_request(file, item));
+      EXPECT_EQ(tokenizers[name]->encode(text, {.add_special = false}), item.at("ids").get<std::vector<int32_t>>())
+          << chat.name() << " " << item.at("name");
+      ++n_cases;
+    }
+  }
+  std::printf("%d chats encoded\n", n_cases);
+  EXPECT_GE(n_cases, 190);
 }
 
 }  // namespace

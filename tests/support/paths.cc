@@ -48,4 +48,9 @@ std::string read_xz(const std::filesystem::path& path) {
   return text;
 }
 
+void unpack_tar_xz(const std::filesystem::path& archive, const std::filesystem::path& folder) {
+  const std::string command = "tar -xJf '" + archive.string() + "' -C '" + folder.string() + "'";
+  if (std::system(command.c_str()) != 0) throw std::runtime_error("cannot unpack " + archive.string());
+}
+
 }  // namespace hayfork::test

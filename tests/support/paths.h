@@ -25,6 +25,8 @@ class TempDir {
 };
 // Whole .xz file, decompressed by the xz program. Throws std::runtime_error when that fails.
 std::string read_xz(const std::filesystem::path& path);
+// Unpacks a .tar.xz into `folder` with the tar program. Throws std::runtime_error when that fails.
+void unpack_tar_xz(const std::filesystem::path& archive, const std::filesystem::path& folder);
 
 }  // namespace hayfork::test
 
