@@ -52,7 +52,8 @@ class Context {
   virtual void copy(void* to, const void* from, size_t bytes);
   virtual void zero(void* to, size_t bytes);
   virtual size_t free_bytes() const = 0;  // memory a plan may use
-  // The pass about to run: uploads what kernels need of rows and block tables. The CPU keeps the pointer.
+  // The pass about to run, called by Model::forward after the arena's reset: uploads what kernels need of rows and
+  // block tables. The CPU keeps the pointer.
   virtual void begin_pass(const Pass& pass) = 0;
 
  protected:

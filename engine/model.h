@@ -47,6 +47,7 @@ class Model {
   // Which rotary tables a request of `n_tokens` planned tokens uses (rulings A6): requests of one class may share K/V.
   // 0 for every model whose tables don't depend on the length.
   virtual int32_t rope_class(int32_t /*n_tokens*/) const { return 0; }
+  // Resets the context's arena and begins the pass on the device.
   virtual ForwardResult forward(Context& context, const Pass& pass, Cache& cache) = 0;
   // One result a query, in order. Vocabulary logits exist only slab by slab.
   virtual std::vector<HeadResult> head(Context& context, Matrix hidden, std::span<const HeadQuery> queries) = 0;

@@ -35,10 +35,7 @@ bool Run::run_pass() {
   account_rows();
   ForwardResult forward;
   const bool fitted = fits([&] {
-    tools_.context.arena().reset();
-    const Pass pass = rows_.pass();
-    tools_.context.begin_pass(pass);
-    forward = tools_.model.forward(tools_.context, pass, tools_.cache);
+    forward = tools_.model.forward(tools_.context, rows_.pass(), tools_.cache);
   });
   if (!fitted) return false;
   note_bad_rows(forward);

@@ -36,10 +36,7 @@ void Scheduler::kv(std::span<const int32_t> ids, int32_t layer, std::vector<floa
     for (int32_t p = pos; p < end; ++p) {
       rows.add({ids[static_cast<size_t>(p)], p, index, Stream::base, RowKind::prefill, -1});
     }
-    context_.arena().reset();
-    const Pass pass = rows.pass();
-    context_.begin_pass(pass);
-    model_.forward(context_, pass, cache);
+    model_.forward(context_, rows.pass(), cache);
   }
   const KvLayer kv = cache.kv(layer);
   context_.arena().reset();

@@ -47,12 +47,12 @@ void gather_wanted(Context&, Matrix out, Matrix x, std::span<const Row> rows) {
   }
 }
 
-std::vector<int32_t> nonfinite_rows(Context&, Matrix x) {
-  std::vector<int32_t> bad;
+void mark_nonfinite(Context&, Matrix marks, Matrix x, int32_t layer) {
+  auto* layers = static_cast<int32_t*>(marks.data);
   for (int64_t m = 0; m < x.rows; ++m) {
-    if (!simd().all_finite(x.f32(m), x.cols)) bad.push_back(static_cast<int32_t>(m));
+    if (layer == 0) layers[m] = -1;
+    if (layers[m] < 0 && !simd().all_finite(x.f32(m), x.cols)) layers[m] = layer;
   }
-  return bad;
 }
 
 }  // namespace hayfork::engine::cpu

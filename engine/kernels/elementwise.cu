@@ -268,6 +268,22 @@ __global__ void kv_read_kernel(T* k, int64_t k_stride, T* v, int64_t v_stride, c
   }
 }
 
+template <typename T, typename C>
+__global__ void kv_read_kernel(T* k, int64_t k_stride, T* v, int64_t v_stride, const C* k_cache, const C* v_cache,
+                               const int32_t* table, int n_kv, int k_dim, int v_dim) {
+  const int64_t pos = blockIdx.x;
+  const int64_t block = table[pos / kBlockTokens];
+  const int slot = static_cast<int>(pos % kBlockTokens);
+  for (int c = threadIdx.x; c < n_kv * k_dim; c += blockDim.x) {
+    store(k + pos * k_stride + c,
+          load(k_cache + ((block * n_kv + c / k_dim) * kBlockTokens + slot) * k_dim + c % k_dim));
+  }
+  for (int c = threadIdx.x; c < n_kv * v_dim; c += blockDim.x) {
+    store(v + pos * v_stride + c,
+          load(v_cache + ((block * n_kv + c / v_dim) * kBlockTokens + slot) * v_dim + c % v_dim));
+  }
+}
+
 template <typename T>
 __global__ void gather_kernel(T* out, int64_t out_stride, const T* x, int64_t x_stride, const Row* rows, int64_t n_rows,
                               int cols) {
@@ -277,11 +293,14 @@ __global__ void gather_kernel(T* out, int64_t out_stride, const T* x, int64_t x_
 }
 
 template <typename T>
-__global__ void nonfinite_kernel(int* flags, const T* x, int64_t stride, int64_t rows, int cols) {
+__global__ void nonfinite_kernel(int32_t* marks, const T* x, int64_t stride, int cols, int32_t layer) {
   const int64_t row = blockIdx.x;
   bool bad = false;
   for (int c = threadIdx.x; c < cols; c += blockDim.x) bad = bad || !isfinite(load(x + row * stride + c));
-  if (__syncthreads_or(bad) && threadIdx.x == 0) flags[row] = 1;
+  const bool any = __syncthreads_or(bad);
+  if (threadIdx.x != 0) return;
+  const int32_t before = layer == 0 ? -1 : marks[row];
+  marks[row] = before < 0 && any ? layer : before;
 }
 
 }  // namespace
@@ -454,6 +473,23 @@ void kv_read(Context& base, const SeqView& seq, Matrix k, Matrix v, const KvLaye
   HAY_LAUNCHED();
 }
 
+void kv_read(Context& base, const SeqView& seq, Matrix k, Matrix v, const KvLayer& layer) {
+  if (k.rows == 0) return;
+  CudaContext& context = of(base);
+  const auto* table = static_cast<const int32_t*>(
+      context.stage(seq.blocks[layer.group], static_cast<size_t>(seq.n_blocks) * sizeof(int32_t)));
+  with_type(k.dtype, [&](auto t) {
+    using T = decltype(t);
+    with_type(layer.dtype, [&](auto c) {
+      using C = decltype(c);
+      kv_read_kernel<<<static_cast<unsigned>(k.rows), kThreads, 0, context.stream()>>>(
+          static_cast<T*>(k.data), k.stride, static_cast<T*>(v.data), v.stride, static_cast<const C*>(layer.k),
+          static_cast<const C*>(layer.v), table, layer.n_kv_heads, layer.k_dim, layer.v_dim);
+    });
+  });
+  HAY_LAUNCHED();
+}
+
 void gather_wanted(Context& base, Matrix out, Matrix x, std::span<const Row> rows) {
   if (rows.empty() || out.rows == 0) return;
   with_type(x.dtype, [&](auto t) {
@@ -465,24 +501,14 @@ void gather_wanted(Context& base, Matrix out, Matrix x, std::span<const Row> row
   HAY_LAUNCHED();
 }
 
-std::vector<int32_t> nonfinite_rows(Context& base, Matrix x) {
-  std::vector<int32_t> bad;
-  if (x.rows == 0) return bad;
-  CudaContext& context = of(base);
-  int* flags = static_cast<int*>(context.arena().allocate(static_cast<size_t>(x.rows) * sizeof(int)));
-  HAY_CUDA(cudaMemsetAsync(flags, 0, static_cast<size_t>(x.rows) * sizeof(int), context.stream()));
+void mark_nonfinite(Context& base, Matrix marks, Matrix x, int32_t layer) {
+  if (x.rows == 0) return;
   with_type(x.dtype, [&](auto t) {
     using T = decltype(t);
-    nonfinite_kernel<<<static_cast<unsigned>(x.rows), 128, 0, context.stream()>>>(
-        flags, static_cast<const T*>(x.data), x.stride, x.rows, static_cast<int>(x.cols));
+    nonfinite_kernel<<<static_cast<unsigned>(x.rows), 128, 0, of(base).stream()>>>(
+        static_cast<int32_t*>(marks.data), static_cast<const T*>(x.data), x.stride, static_cast<int>(x.cols), layer);
   });
   HAY_LAUNCHED();
-  std::vector<int> host(static_cast<size_t>(x.rows));
-  context.download(host.data(), flags, host.size() * sizeof(int));
-  for (size_t i = 0; i < host.size(); ++i) {
-    if (host[i] != 0) bad.push_back(static_cast<int32_t>(i));
-  }
-  return bad;
 }
 
 }  // namespace hayfork::engine::cuda

@@ -1,6 +1,8 @@
 // The one place that asks which device an op runs on.
 #include "engine/kernels/ops.h"
 
+#include <algorithm>
+
 #include "engine/kernels/twins.h"
 
 namespace hayfork::engine {
@@ -50,8 +52,14 @@ std::vector<HeadRowResult> head(Context& context, Matrix hidden, const LinearWei
 void gather_wanted(Context& context, Matrix out, Matrix x, std::span<const Row> rows) {
   HAY_DISPATCH(context, gather_wanted, (context, out, x, rows));
 }
-std::vector<int32_t> nonfinite_rows(Context& context, Matrix x) {
-  return HAY_DISPATCH(context, nonfinite_rows, (context, x));
+void mark_nonfinite(Context& context, Matrix marks, Matrix x, int32_t layer) {
+  HAY_DISPATCH(context, mark_nonfinite, (context, marks, x, layer));
+}
+std::vector<int32_t> read_marks(Context& context, Matrix marks) {
+  std::vector<int32_t> layers(static_cast<size_t>(marks.rows));
+  context.download(layers.data(), marks.data, layers.size() * sizeof(int32_t));
+  if (std::all_of(layers.begin(), layers.end(), [](int32_t layer) { return layer < 0; })) layers.clear();
+  return layers;
 }
 
 }  // namespace hayfork::engine

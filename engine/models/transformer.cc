@@ -172,17 +172,15 @@ ForwardResult Transformer::forward(Context& context, const Pass& pass, Cache& ca
   Scratch scratch(context.arena().allocate(static_cast<size_t>(scratch_bytes)), scratch_bytes);
 
   embed(context, h, pass.rows, *embed_, embed_multiplier_);
-  ForwardResult result;
+  Matrix marks = context.matrix(n_rows, 1, DType::i32);
   for (size_t i = 0; i < layers_.size(); ++i) {
     LayerPass layer_pass{context, pass, row_groups(pass.rows), cache, static_cast<int32_t>(i), angles, scratch, h};
     scratch.rewind(0);
     run_layer(layers_[i], layer_pass, h, x, y);
-    for (const int32_t row : nonfinite_rows(context, h)) {
-      if (result.nonfinite_layer.empty()) result.nonfinite_layer.assign(pass.rows.size(), -1);
-      int32_t& first = result.nonfinite_layer[static_cast<size_t>(row)];
-      if (first < 0) first = static_cast<int32_t>(i);
-    }
+    mark_nonfinite(context, marks, h, static_cast<int32_t>(i));
   }
+  ForwardResult result;
+  result.nonfinite_layer = read_marks(context, marks);
   Matrix wanted = context.matrix(pass.n_want, spec_.hidden);
   gather_wanted(context, wanted, h, pass.rows);
   result.hidden = context.matrix(pass.n_want, spec_.hidden);

@@ -86,16 +86,21 @@ TEST(GatherWanted, PutsRowsIntoTheirSlots) {
   EXPECT_TRUE(out.intact());
 }
 
-TEST(NonfiniteRows, FindsEveryKind) {
+TEST(MarkNonfinite, NamesTheFirstLayerOfEveryKind) {
   const auto context = make_cpu_context(DType::f32);
   Rng rng(4);
   Guarded x(5, 37);
   x.fill(rng, 1e38F);
-  EXPECT_TRUE(nonfinite_rows(*context, x.matrix()).empty());
+  const Matrix marks = context->matrix(5, 1, DType::i32);
+  mark_nonfinite(*context, marks, x.matrix(), 0);
+  EXPECT_TRUE(read_marks(*context, marks).empty());
   x.at(1, 36) = NAN;
   x.at(3, 0) = INFINITY;
   x.at(4, 20) = -INFINITY;
-  EXPECT_EQ(nonfinite_rows(*context, x.matrix()), (std::vector<int32_t>{1, 3, 4}));
+  mark_nonfinite(*context, marks, x.matrix(), 2);
+  x.at(0, 0) = NAN;
+  mark_nonfinite(*context, marks, x.matrix(), 3);
+  EXPECT_EQ(read_marks(*context, marks), (std::vector<int32_t>{3, 2, -1, 2, 2}));
 }
 
 // exp and tanh are our own: a few ulp from the C library's, at the ends and around zero, on every instruction set.

@@ -143,7 +143,14 @@ TEST_P(OpsCuda, RowOpsMatch) {
     expect_close(from_gpu(g), values(c), "add, affine", 2);
     std::vector<float> bad = x;
     bad[static_cast<size_t>((rows - 1) * cols + 5)] = INFINITY;
-    EXPECT_EQ(nonfinite_rows(*gpu_, on_gpu(bad, rows, cols)), std::vector<int32_t>{static_cast<int32_t>(rows - 1)});
+    Matrix marks = gpu_->matrix(rows, 1, DType::i32);
+    mark_nonfinite(*gpu_, marks, on_gpu(x, rows, cols), 0);
+    EXPECT_TRUE(read_marks(*gpu_, marks).empty());
+    mark_nonfinite(*gpu_, marks, on_gpu(bad, rows, cols), 3);
+    mark_nonfinite(*gpu_, marks, on_gpu(bad, rows, cols), 4);
+    std::vector<int32_t> want(static_cast<size_t>(rows), -1);
+    want.back() = 3;
+    EXPECT_EQ(read_marks(*gpu_, marks), want);
   }
 }
 
