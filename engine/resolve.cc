@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <fstream>
 #include <optional>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "engine/cuda/devices.h"
-#include "engine/kernels/simd/simd.h"
 
 namespace hayfork::engine {
 namespace {
@@ -41,18 +39,6 @@ std::optional<int32_t> find_device(const std::string& text) {
   return index;
 }
 
-// Instructions that multiply bfloat16 directly: without them bf16 weights save memory but not time.
-bool multiplies_bf16() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512bf16") != 0) return true;
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  for (std::string line; std::getline(cpuinfo, line);) {
-    if (line.starts_with("flags")) return line.find(" amx_bf16") != std::string::npos;
-  }
-#endif
-  return false;
-}
-
 DType find_dtype(const std::string& text, DType automatic, const char* option) {
   if (text == "auto") return automatic;
   if (text == "f32" || text == "float32") return DType::f32;
@@ -67,7 +53,7 @@ Resolved resolve(const EngineOptions& options) {
   if (options.threads < 0) throw Error(ErrorCode::usage, ErrorSubject::general, "--threads must be 0 or more");
   set_threads(options.threads > 0 ? options.threads : hardware_threads());
   const std::optional<int32_t> cuda_device = find_device(options.device);
-  const DType automatic = cuda_device || multiplies_bf16() ? DType::bf16 : DType::f32;
+  const DType automatic = cuda_device || cpu_multiplies_bf16() ? DType::bf16 : DType::f32;
   const DType dtype = find_dtype(options.dtype, automatic, "--dtype");
   Resolved result;
   result.kv_dtype = find_dtype(options.kv_dtype, dtype, "--kv-dtype");
@@ -82,7 +68,7 @@ Resolved resolve(const EngineOptions& options) {
   } else {
     result.device = "cpu";
     result.context = make_cpu_context(dtype);
-    result.numerics_id = fmt::format("hayfork/{} cpu {}", kNumericsVersion, cpu::simd().name);
+    result.numerics_id = fmt::format("hayfork/{} cpu {}", kNumericsVersion, cpu_isa());
   }
   return result;
 }
