@@ -58,20 +58,15 @@ json value_of(sqlite3_stmt* statement, int column) {
 
 // Every row as an array of its columns.
 json rows_of(Connection& db, const std::string& sql, int64_t key) {
-  sqlite3_stmt* statement = nullptr;
-  const int rc = sqlite3_prepare_v2(db.handle(), sql.c_str(), -1, &statement, nullptr);
-  if (rc != SQLITE_OK) db.fail(rc, "digest");
-  const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> owner(statement, sqlite3_finalize);
-  sqlite3_bind_int64(statement, 1, key);
+  Statement s = db.statement(sql);
+  s.bind_all(key);
   json rows = json::array();
-  for (;;) {
-    const int step = sqlite3_step(statement);
-    if (step == SQLITE_DONE) return rows;
-    if (step != SQLITE_ROW) db.fail(step, "digest");
+  while (s.step()) {
     json row = json::array();
-    for (int c = 0; c < sqlite3_column_count(statement); ++c) row.push_back(value_of(statement, c));
+    for (int c = 0; c < sqlite3_column_count(s.raw()); ++c) row.push_back(value_of(s.raw(), c));
     rows.push_back(std::move(row));
   }
+  return rows;
 }
 
 std::string select_sql(const char* columns, const std::string& from, const std::string& tail) {

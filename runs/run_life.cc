@@ -242,8 +242,10 @@ void Store::heartbeat(int64_t run, std::optional<int64_t> attempt) {
 }
 
 void Store::finish_task(int64_t run_task, const std::string& status, OptReal wall_s) {
-  impl_->writing()->run("UPDATE run_tasks SET status = ?, wall_s = coalesce(wall_s, 0) + ? WHERE id = ?", status,
-                        wall_s.value_or(0), run_task);
+  impl_->writing()->run(
+      "UPDATE run_tasks SET status = ?1, wall_s = CASE WHEN ?2 IS NULL THEN wall_s ELSE coalesce(wall_s, 0) + ?2 END "
+      "WHERE id = ?3",
+      status, wall_s, run_task);
 }
 
 void Store::finish_attempt(int64_t attempt, const AttemptEnd& end) {

@@ -51,6 +51,7 @@ class Statement {
   bool step();  // true: a row is there
   void run();   // steps to the end
   void reset();
+  sqlite3_stmt* raw() const { return statement_; }
 
   bool is_null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
   void read(int column, int64_t& out) const { out = sqlite3_column_int64(statement_, column); }
