@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file_map.h"
+#include "base/parallel.h"
 #include "engine/scheduler.h"
 #include "tests/support/golden_model.h"
 #include "tests/support/paths.h"
@@ -64,7 +65,10 @@ std::vector<SchedulerOptions> switches() {
   return all;
 }
 
-class SchedulerGolden : public testing::TestWithParam<std::string> {};
+class SchedulerGolden : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { set_threads(1); }  // models this small are slower with more
+};
 
 TEST_P(SchedulerGolden, GreedyAnswersEqualTheReferenceWhateverTheSwitches) {
   HAY_NEED_DATA(folder, "golden/" + GetParam());
