@@ -11,7 +11,8 @@ std::unique_ptr<LinearWeight> Loader::linear(const std::vector<Part>& parts, int
   std::vector<LinearPart> pieces;
   std::vector<TensorView> views;
   for (const Part& part : parts) {
-    const std::vector<int64_t> shape = {part.n, k};
+    std::vector<int64_t> shape = {part.n, k};
+    if (part.slices > 0) shape.insert(shape.begin(), part.slices);
     const TensorView view = weights_.floats(part.weight, shape);
     if (!counted_.contains(part.weight)) Weights::require_finite(view);
     Vector bias;
@@ -20,14 +21,24 @@ std::unique_ptr<LinearWeight> Loader::linear(const std::vector<Part>& parts, int
     for (const auto& [first, n] : rows) {
       HAY_CHECK(first >= 0 && n >= 1 && first + n <= part.n, part.weight);
       const Vector piece_bias = bias ? Vector{bias.data + first, n} : Vector{};
-      pieces.push_back({view.data + first * k * size_of(view.dtype), view.dtype, n, piece_bias});
+      pieces.push_back(
+          {view.data + (part.slice * part.n + first) * k * size_of(view.dtype), view.dtype, n, piece_bias});
     }
-    count(part.weight, part.n * k);
+    count(part.weight, std::max<int64_t>(part.slices, 1) * part.n * k);
     views.push_back(view);
   }
   auto weight = make_linear(context_, pieces, k);
   bytes_ += weight->bytes;
   for (const TensorView& view : views) weights_.drop(view);
+  return weight;
+}
+
+std::unique_ptr<LinearWeight> Loader::linear(const std::vector<float>& values, const std::vector<float>& bias,
+                                             int64_t n, int64_t k) {
+  HAY_CHECK(values.size() == static_cast<size_t>(n * k) && bias.size() == static_cast<size_t>(n));
+  const LinearPart part{values.data(), DType::f32, n, vector(bias)};
+  auto weight = make_linear(context_, std::span(&part, 1), k);
+  bytes_ += weight->bytes;
   return weight;
 }
 

@@ -26,9 +26,13 @@ class Loader {
     int64_t n = 0;                                  // rows of the tensor
     std::string bias;                               // tensor name [n]; empty: none
     std::vector<std::pair<int64_t, int64_t>> rows;  // (first, count) pieces; empty: all
+    int64_t slices = 0, slice = 0;                  // > 0: the tensor is [slices, n, k] and this is one of them
   };
   // Throws: as Weights.
   std::unique_ptr<LinearWeight> linear(const std::vector<Part>& parts, int64_t k);
+  // From rows made here, [n, k] with biases [n].
+  std::unique_ptr<LinearWeight> linear(const std::vector<float>& values, const std::vector<float>& bias, int64_t n,
+                                       int64_t k);
   // A float32 parameter in device memory; lives as long as the buffers (take_buffers).
   Vector vector(const std::string& name, const std::vector<int64_t>& shape);
   Vector vector(const std::vector<float>& values);  // made here, not read
@@ -40,14 +44,13 @@ class Loader {
   // Resident bytes of what was loaded; parameters read from the file, each tensor once.
   int64_t bytes() const { return bytes_; }
   int64_t n_params() const { return n_params_; }
+  void count(const std::string& tensor, int64_t n_params);
   std::vector<std::unique_ptr<Buffer>> take_buffers() { return std::move(buffers_); }
 
  private:
   Context& context_;
   Weights& weights_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
-  void count(const std::string& tensor, int64_t n_params);
-
   std::set<std::string> counted_;  // a tensor may be part of a fused weight in several pieces
   int64_t bytes_ = 0, n_params_ = 0;
 };

@@ -177,7 +177,7 @@ Shape read_shape(const FamilyInput& input, const ShapeDefaults& defaults) {
   Shape s;
   s.hidden = c.integer("hidden_size", 1, kMaxWidth);
   s.vocab = c.integer("vocab_size", 1, kMaxVocab);
-  s.ffn = c.integer("intermediate_size", 1, kMaxWidth);
+  if (defaults.needs_ffn) s.ffn = c.integer("intermediate_size", 1, kMaxWidth);
   s.layers = static_cast<int32_t>(c.integer("num_hidden_layers", 1, kMaxLayers));
   s.heads = static_cast<int32_t>(c.integer("num_attention_heads", 1, kMaxHeads));
   s.kv_heads = static_cast<int32_t>(c.integer("num_key_value_heads", 1, kMaxHeads, s.heads));

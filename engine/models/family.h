@@ -18,6 +18,7 @@ struct FamilyInput {
   std::string prefix;    // of tensor names: "model.", "model.language_model.", …
   std::string head;      // name of the output matrix' tensor when it is not tied
   bool tied_outside;     // tie_word_embeddings of a multimodal wrapper, for configs that leave it to the wrapper
+  std::function<bool(const std::string&)> has_tensor;  // older files name some tensors otherwise
 };
 
 struct Family {
@@ -49,6 +50,7 @@ struct ShapeDefaults {
   bool tied = false;
   std::string_view act = "silu";
   std::string_view act_key = "hidden_act";
+  bool needs_ffn = true;  // intermediate_size must be there
 };
 Shape read_shape(const FamilyInput& input, const ShapeDefaults& defaults);
 Activation read_activation(const Config& config, std::string_view key, std::string_view fallback);
@@ -60,6 +62,7 @@ constexpr int64_t kMaxHeadDim = 1 << 14;
 constexpr int64_t kMaxVocab = int64_t{1} << 24;
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxPositions = int64_t{1} << 30;
+constexpr int64_t kUnlimitedPositions = int64_t{1} << 20;  // what a model without position limit is taken to bear
 
 struct RopeDefaults {
   double base = 10000;

@@ -35,7 +35,8 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
   }
   Config config = Config::load(folder, "config.json");
   Weights weights(folder);
-  ResolvedModel resolved = resolve_model(std::move(config), weights, options);
+  ResolvedModel resolved = resolve_model(
+      std::move(config), [&](const std::string& name) { return weights.has(name); }, options);
   add_generation_eos(folder, resolved.eos_ids);
   std::sort(resolved.eos_ids.begin(), resolved.eos_ids.end());
   resolved.eos_ids.erase(std::unique(resolved.eos_ids.begin(), resolved.eos_ids.end()), resolved.eos_ids.end());

@@ -1,8 +1,11 @@
 // Qwen3-Next and Qwen3.5 (text): three Gated DeltaNet layers to one gated attention layer with partial rotary; norms
 // are zero-centred (model_families.md 6).
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "engine/models/families.h"
+#include "engine/models/qwen_moe.h"
 
 namespace hayfork::engine {
 namespace {
@@ -84,31 +87,97 @@ ConfigKeys gdn_keys() {
       {"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype"}, {{"attn_output_gate", "true"}});
 }
 
+ConfigKeys with_moe(const ConfigKeys& keys) {
+  return with(keys, {"num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size"});
+}
+
+// Grouped projections: in_proj_qkvz has, per key head, [q | k | v | z], in_proj_ba [b | a]; value heads of a key head
+// are together.
+GdnSpec qwen3_next_gdn(const Shape& shape, const GdnShape& g, const std::string& name) {
+  const int64_t q = int64_t{g.n_k} * g.dk, v = int64_t{g.n_v} * g.dv, per_key = g.n_v / g.n_k;
+  const int64_t group = 2 * g.dk + 2 * per_key * g.dv;
+  GdnSpec spec = gdn_frame(shape, g, name);
+  const Loader::Part qkvz{name + "in_proj_qkvz.weight", 2 * q + 2 * v, "", {}};
+  const Loader::Part ba{name + "in_proj_ba.weight", 2 * g.n_v, "", {}};
+  Loader::Part q_rows = qkvz, k_rows = qkvz, v_rows = qkvz, z_rows = qkvz, b_rows = ba, a_rows = ba;
+  for (int64_t h = 0; h < g.n_k; ++h) {
+    q_rows.rows.emplace_back(h * group, g.dk);
+    k_rows.rows.emplace_back(h * group + g.dk, g.dk);
+    v_rows.rows.emplace_back(h * group + 2 * g.dk, per_key * g.dv);
+    z_rows.rows.emplace_back(h * group + 2 * g.dk + per_key * g.dv, per_key * g.dv);
+    b_rows.rows.emplace_back(2 * h * per_key, per_key);
+    a_rows.rows.emplace_back((2 * h + 1) * per_key, per_key);
+  }
+  spec.q = {q_rows};
+  spec.k = {k_rows};
+  spec.v = {v_rows};
+  spec.gate = {z_rows};
+  spec.a = {a_rows};
+  spec.b = {b_rows};
+  return spec;
+}
+
+using MakeGdn = GdnSpec (*)(const Shape&, const GdnShape&, const std::string&);
+
+// `moe`: null for dense models; `has_experts` then is not read.
+ModelSpec build_gdn_model(const FamilyInput& input, std::string_view family, MakeGdn make_gdn_spec, const MoeShape* moe,
+                          const std::vector<bool>& has_experts, const Shape& shape) {
+  const GdnShape gdn = read_gdn_shape(input.config);
+  const auto full = full_layers(input.config, shape.layers);
+  const bool bias = input.config.boolean("attention_bias", false);
+  ModelSpec model = llama_frame(input, shape, family, NormKind::zero_centred);
+  model.ropes = {quarter_rope(input.config, shape)};
+  for (int32_t i = 0; i < shape.layers; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const std::string name = layer_prefix(input, i);
+    LayerSpec layer = llama_layer(shape, name, NormKind::zero_centred);
+    if (full[at]) {
+      layer.mixer = gated_attention(shape, name, bias);
+    } else {
+      layer.mixer = make_gdn_spec(shape, gdn, name + "linear_attn.");
+    }
+    if (moe != nullptr && has_experts[at]) {
+      layer.ffn = qwen_experts(*moe, shape, name);
+    } else {
+      layer.ffn = llama_mlp(shape, name);
+    }
+    model.layers.push_back(layer);
+  }
+  return model;
+}
+
 }  // namespace
 
 ConfigKeys qwen3_5_keys() {
   return gdn_keys();
 }
+ConfigKeys qwen3_5_moe_keys() {
+  return with_moe(gdn_keys());
+}
+ConfigKeys qwen3_next_keys() {
+  return with(with_moe(gdn_keys()), {"norm_topk_prob", "decoder_sparse_step", "mlp_only_layers"});
+}
 
 ModelSpec build_qwen3_5(const FamilyInput& input) {
-  const Shape shape = read_shape(input, {});
-  const GdnShape gdn = read_gdn_shape(input.config);
-  const auto full = full_layers(input.config, shape.layers);
-  const bool bias = input.config.boolean("attention_bias", false);
-  ModelSpec model = llama_frame(input, shape, "qwen3_5_text", NormKind::zero_centred);
-  model.ropes = {quarter_rope(input.config, shape)};
-  for (int32_t i = 0; i < shape.layers; ++i) {
-    const std::string name = layer_prefix(input, i);
-    LayerSpec layer = llama_layer(shape, name, NormKind::zero_centred);
-    if (full[static_cast<size_t>(i)]) {
-      layer.mixer = gated_attention(shape, name, bias);
-    } else {
-      layer.mixer = qwen3_5_gdn(shape, gdn, name + "linear_attn.");
-    }
-    layer.ffn = llama_mlp(shape, name);
-    model.layers.push_back(layer);
-  }
-  return model;
+  return build_gdn_model(input, "qwen3_5_text", qwen3_5_gdn, nullptr, {}, read_shape(input, {}));
+}
+
+ModelSpec build_qwen3_5_moe(const FamilyInput& input) {
+  const Shape shape = read_shape(input, {.needs_ffn = false});
+  MoeShape moe = read_moe_shape(input.config, true, 256, 8);
+  moe.shared_width = input.config.integer("shared_expert_intermediate_size", 1, kMaxWidth, 512);
+  const std::vector<bool> all(static_cast<size_t>(shape.layers), true);
+  return build_gdn_model(input, "qwen3_5_moe_text", qwen3_5_gdn, &moe, all, shape);
+}
+
+ModelSpec build_qwen3_next(const FamilyInput& input) {
+  const Config& config = input.config;
+  const auto has_experts = moe_layers(config, static_cast<int32_t>(config.integer("num_hidden_layers", 1, kMaxLayers)));
+  const bool all = std::find(has_experts.begin(), has_experts.end(), false) == has_experts.end();
+  const Shape shape = read_shape(input, {.needs_ffn = !all});
+  MoeShape moe = read_moe_shape(config, config.boolean("norm_topk_prob", true), 512, 10);
+  moe.shared_width = config.integer("shared_expert_intermediate_size", 1, kMaxWidth, 512);
+  return build_gdn_model(input, "qwen3_next", qwen3_next_gdn, &moe, has_experts, shape);
 }
 
 }  // namespace hayfork::engine

@@ -14,6 +14,8 @@
 namespace hayfork::engine {
 namespace {
 
+using HasTensor = std::function<bool(const std::string&)>;
+
 constexpr std::array kFamilies = {
     Family{"llama", llama_keys, build_llama},
     Family{"mistral", mistral_keys, build_mistral},
@@ -23,6 +25,18 @@ constexpr std::array kFamilies = {
     Family{"smollm3", smollm3_keys, build_smollm3},
     Family{"gemma2", gemma2_keys, build_gemma2},
     Family{"gemma3_text", gemma3_keys, build_gemma3},
+    Family{"gemma4_text", gemma4_keys, build_gemma4},
+    Family{"qwen3_moe", qwen3_moe_keys, build_qwen3_moe},
+    Family{"qwen3_next", qwen3_next_keys, build_qwen3_next},
+    Family{"qwen3_5_moe_text", qwen3_5_moe_keys, build_qwen3_5_moe},
+    Family{"gpt_oss", gpt_oss_keys, build_gpt_oss},
+    Family{"minimax", minimax_keys, build_minimax},
+    Family{"mamba2", mamba2_keys, build_mamba2},
+    Family{"transformer", fla_transformer_keys, build_fla_transformer},
+    Family{"gated_deltanet", fla_gdn_keys, build_fla_gdn},
+    Family{"gla", fla_gla_keys, build_fla_gla},
+    Family{"retnet", fla_retnet_keys, build_fla_retnet},
+    Family{"hayfork_hybrid", hayfork_hybrid_keys, build_hayfork_hybrid, true},
 };
 
 // Multimodal classes whose language model is one of ours.
@@ -31,7 +45,9 @@ struct Wrapper {
 };
 constexpr std::array kWrappers = {
     Wrapper{"gemma3", "gemma3_text"},
+    Wrapper{"gemma4", "gemma4_text"},
     Wrapper{"qwen3_5", "qwen3_5_text"},
+    Wrapper{"qwen3_5_moe", "qwen3_5_moe_text"},
 };
 
 ConfigKeys wrapper_keys() {
@@ -69,14 +85,14 @@ ConfigKeys wrapper_keys() {
 }
 
 // Where the language model's tensors are, and the name of its output matrix.
-void find_prefix(const Weights& weights, bool wrapped, std::string& prefix, std::string& head) {
+void find_prefix(const HasTensor& has_tensor, bool wrapped, std::string& prefix, std::string& head) {
   prefix = "model.";
   head = "lm_head.weight";
   if (!wrapped) return;
   for (const char* candidate : {"model.language_model.", "language_model.model."}) {
-    if (weights.has(std::string(candidate) + "embed_tokens.weight")) prefix = candidate;
+    if (has_tensor(std::string(candidate) + "embed_tokens.weight")) prefix = candidate;
   }
-  if (weights.has("language_model.lm_head.weight")) head = "language_model.lm_head.weight";
+  if (has_tensor("language_model.lm_head.weight")) head = "language_model.lm_head.weight";
 }
 
 [[noreturn]] void throw_unknown(const std::string& type, const std::string& where) {
@@ -102,7 +118,7 @@ std::vector<std::string_view> family_names() {
   return names;
 }
 
-ResolvedModel resolve_model(Config config, const Weights& weights, const ModelOptions& options) {
+ResolvedModel resolve_model(Config config, const HasTensor& has_tensor, const ModelOptions& options) {
   ResolvedModel resolved;
   const Config::Policy policy{.ignored = options.ignored_config_keys, .events = &options.events};
   std::string type = config.text("model_type");
@@ -136,8 +152,8 @@ ResolvedModel resolve_model(Config config, const Weights& weights, const ModelOp
   eos(config);
 
   std::string prefix, head;
-  find_prefix(weights, wrapped, prefix, head);
-  resolved.spec = family->build({config, prefix, head, tied_outside});
+  find_prefix(has_tensor, wrapped, prefix, head);
+  resolved.spec = family->build({config, prefix, head, tied_outside, has_tensor});
   if (orthros) apply_orthros(resolved.spec, *orthros);
   for (const char* part : {"model.visual.", "visual.", "vision_tower.", "model.vision_tower.", "multi_modal_projector.",
                            "model.multi_modal_projector.", "audio_tower.", "model.audio_tower.", "model.embed_vision.",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@ struct ResolvedModel {
   std::string config_sha256;     // rulings A11
 };
 
-// `weights` tells under which prefix a multimodal file keeps its language model. Throws: corrupt, unsupported.
-ResolvedModel resolve_model(Config config, const Weights& weights, const ModelOptions& options);
+// `has_tensor` tells under which names the file keeps its language model. Throws: corrupt, unsupported.
+ResolvedModel resolve_model(Config config, const std::function<bool(const std::string&)>& has_tensor,
+                            const ModelOptions& options);
 
 // The Model of a spec, its tensors loaded. `info` comes with name, path, ids and digests filled in; the rest is added.
 // Throws: as Loader.

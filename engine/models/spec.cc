@@ -10,12 +10,27 @@ std::unique_ptr<Mixer> make(Loader& loader, const SoftmaxSpec& spec, int64_t hid
 std::unique_ptr<Mixer> make(Loader& loader, const GdnSpec& spec, int64_t hidden) {
   return make_gdn(loader, spec, hidden);
 }
+std::unique_ptr<Mixer> make(Loader& loader, const LightningSpec& spec, int64_t hidden) {
+  return make_lightning(loader, spec, hidden);
+}
+std::unique_ptr<Mixer> make(Loader& loader, const GlaSpec& spec, int64_t hidden) {
+  return make_gla(loader, spec, hidden);
+}
+std::unique_ptr<Mixer> make(Loader& loader, const Mamba2Spec& spec, int64_t hidden) {
+  return make_mamba2(loader, spec, hidden);
+}
 
 std::unique_ptr<Block> make(Loader&, const std::monostate&, int64_t) {
   return nullptr;
 }
 std::unique_ptr<Block> make(Loader& loader, const MlpSpec& spec, int64_t hidden) {
   return make_mlp(loader, spec, hidden);
+}
+std::unique_ptr<Block> make(Loader& loader, const MoeSpec& spec, int64_t hidden) {
+  return make_moe(loader, spec, hidden);
+}
+std::unique_ptr<Block> make(Loader& loader, const MoeBesideMlpSpec& spec, int64_t hidden) {
+  return make_moe_beside_mlp(loader, spec, hidden);
 }
 
 }  // namespace

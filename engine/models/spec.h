@@ -9,15 +9,36 @@
 #include <vector>
 
 #include "engine/mixers/gdn.h"
+#include "engine/mixers/gla.h"
+#include "engine/mixers/lightning.h"
+#include "engine/mixers/mamba2.h"
 #include "engine/mixers/mixer.h"
 #include "engine/mixers/mlp.h"
+#include "engine/mixers/moe.h"
 #include "engine/mixers/softmax.h"
 #include "engine/rope.h"
 
 namespace hayfork::engine {
 
-using MixerSpec = std::variant<SoftmaxSpec, GdnSpec>;
-using FeedForwardSpec = std::variant<std::monostate, MlpSpec>;
+using MixerSpec = std::variant<SoftmaxSpec, GdnSpec, LightningSpec, GlaSpec, Mamba2Spec>;
+using FeedForwardSpec = std::variant<std::monostate, MlpSpec, MoeSpec, MoeBesideMlpSpec>;
+
+// MiniMax: h = alpha · norm(h) + beta · block(norm(h)).
+struct ResidualMix {
+  float alpha = 1, beta = 1;
+};
+
+// Gemma 4's per-layer inputs (model_families.md 11), the layer's part: h += norm(projection(gelu(gate(h)) ⊙ input)).
+struct LayerInputSpec {
+  std::string gate, projection;  // without ".weight"
+  NormSpec norm;
+};
+// And the model's part: input = (norm(projection(h₀) · hidden^-½) + table[token] · √width) / √2, [layers, width].
+struct ModelInputSpec {
+  int64_t width = 0, vocab = 0;
+  std::string table, projection;  // tensor; without ".weight"
+  NormSpec norm;
+};
 
 struct LayerSpec {
   MixerSpec mixer;
@@ -27,6 +48,9 @@ struct LayerSpec {
   NormSpec ffn_norm;
   std::optional<NormSpec> after_ffn_norm;
   float residual_scale = 1;  // h += residual_scale · block(norm(h))
+  std::optional<ResidualMix> mixer_mix, ffn_mix;
+  std::optional<LayerInputSpec> layer_input;
+  std::string scalar;  // tensor [1] that multiplies h at the end; empty: none
 };
 
 struct ModelSpec {
@@ -40,6 +64,7 @@ struct ModelSpec {
   float logit_softcap = 0;
   std::vector<RopeSpec> ropes;
   std::vector<LayerSpec> layers;
+  std::optional<ModelInputSpec> layer_inputs;
   bool two_streams = false;
   std::vector<std::string> ignored_prefixes, ignored_suffixes;  // of tensors that do not matter here
 };

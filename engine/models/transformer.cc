@@ -1,7 +1,7 @@
 // The one Model: embedding, layers of mixer and feed-forward block around a residual stream, final norm, head. It reads
 // in the order of the network; which blocks, norms and factors there are is the ModelSpec's.
 #include <algorithm>
-#include <limits>
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -20,16 +20,30 @@ struct Layer {
   Norm mixer_norm, ffn_norm;
   std::optional<Norm> after_mixer_norm, after_ffn_norm;
   float residual_scale = 1;
+  std::optional<ResidualMix> mixer_mix, ffn_mix;
+  // Gemma 4.
+  std::unique_ptr<LinearWeight> input_gate, input_projection;
+  Norm input_norm;
+  std::optional<float> scalar;
 };
 
-Layer load_layer(Loader& loader, const LayerSpec& spec, int64_t hidden) {
-  Layer layer{.residual_scale = spec.residual_scale};
+Layer load_layer(Loader& loader, const LayerSpec& spec, int64_t hidden, int64_t input_width) {
+  Layer layer;
+  layer.residual_scale = spec.residual_scale;
   layer.mixer_norm = make_norm(loader, spec.mixer_norm, hidden);
   layer.mixer = make_mixer(loader, spec.mixer, hidden);
   if (spec.after_mixer_norm) layer.after_mixer_norm = make_norm(loader, *spec.after_mixer_norm, hidden);
   layer.ffn = make_feed_forward(loader, spec.ffn, hidden);
   if (layer.ffn) layer.ffn_norm = make_norm(loader, spec.ffn_norm, hidden);
   if (spec.after_ffn_norm) layer.after_ffn_norm = make_norm(loader, *spec.after_ffn_norm, hidden);
+  layer.mixer_mix = spec.mixer_mix;
+  layer.ffn_mix = spec.ffn_mix;
+  if (spec.layer_input) {
+    layer.input_gate = loader.linear({{spec.layer_input->gate + ".weight", input_width, "", {}}}, hidden);
+    layer.input_projection = loader.linear({{spec.layer_input->projection + ".weight", hidden, "", {}}}, input_width);
+    layer.input_norm = make_norm(loader, spec.layer_input->norm, hidden);
+  }
+  if (!spec.scalar.empty()) layer.scalar = loader.host(spec.scalar, {1})[0];
   return layer;
 }
 
@@ -48,7 +62,9 @@ class Transformer : public Model {
 
  private:
   std::vector<RopeAngles> rope_angles_of(Context& context, const Pass& pass);
+  Matrix layer_inputs(LayerPass& pass, Matrix h) const;
   void run_layer(const Layer& layer, LayerPass& pass, Matrix h, Matrix x, Matrix y) const;
+  void add_layer_input(const Layer& layer, LayerPass& pass, Matrix h, Matrix y, Matrix input) const;
   int64_t layer_scratch(int64_t n_rows) const;
   const LinearWeight& output() const { return head_ ? *head_ : *embed_; }
 
@@ -56,7 +72,9 @@ class Transformer : public Model {
   ModelInfo info_;
   DType activation_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
-  std::unique_ptr<LinearWeight> embed_, head_;  // head_ null: tied
+  std::unique_ptr<LinearWeight> embed_, head_;                    // head_ null: tied
+  std::unique_ptr<LinearWeight> input_table_, input_projection_;  // of per-layer inputs
+  Norm input_norm_;
   std::vector<Layer> layers_;
   Norm final_norm_;
   std::vector<RopeTable> fixed_tables_;  // per rope kind; kinds that depend on the length are made per pass
@@ -71,7 +89,15 @@ Transformer::Transformer(Context& context, Weights& weights, const ModelSpec& sp
   Loader loader(context, weights);
   embed_ = loader.linear({{spec.embed, spec.vocab, "", {}}}, spec.hidden);
   int64_t embedding_params = loader.n_params();
-  for (const LayerSpec& layer : spec.layers) layers_.push_back(load_layer(loader, layer, spec.hidden));
+  if (spec.layer_inputs) {
+    const ModelInputSpec& inputs = *spec.layer_inputs;
+    const auto n = static_cast<int64_t>(spec.layers.size()) * inputs.width;
+    input_table_ = loader.linear({{inputs.table, inputs.vocab, "", {}}}, n);
+    input_projection_ = loader.linear({{inputs.projection + ".weight", n, "", {}}}, spec.hidden);
+    input_norm_ = make_norm(loader, inputs.norm, inputs.width);
+  }
+  const int64_t input_width = spec.layer_inputs ? spec.layer_inputs->width : 0;
+  for (const LayerSpec& layer : spec.layers) layers_.push_back(load_layer(loader, layer, spec.hidden, input_width));
   final_norm_ = make_norm(loader, spec.final_norm, spec.hidden);
   const int64_t before_head = loader.n_params();
   if (!spec.head.empty()) head_ = loader.linear({{spec.head, spec.vocab, "", {}}}, spec.hidden);
@@ -101,12 +127,14 @@ int64_t Transformer::layer_scratch(int64_t n_rows) const {
     most = std::max(most, layer.mixer->scratch_bytes(n_rows, activation_));
     if (layer.ffn) most = std::max(most, layer.ffn->scratch_bytes(n_rows, activation_));
   }
+  if (spec_.layer_inputs) most = std::max(most, Scratch::bytes(n_rows, spec_.layer_inputs->width, activation_));
   return most;
 }
 
 int64_t Transformer::scratch_bytes(int64_t n_rows, int64_t n_want) const {
   int64_t bytes = 3 * Scratch::bytes(n_rows, spec_.hidden, activation_) + layer_scratch(n_rows) +
                   2 * Scratch::bytes(n_want, spec_.hidden, activation_);
+  if (input_projection_) bytes += 2 * Scratch::bytes(n_rows, input_projection_->n, activation_);
   for (const RopeSpec& rope : spec_.ropes) bytes += 2 * Scratch::bytes(n_rows, rope.rotary_dim / 2, DType::f32);
   return bytes;
 }
@@ -142,18 +170,53 @@ int32_t Transformer::rope_class(int32_t n_tokens) const {
   return 0;
 }
 
+// h ← h + scale · y, or MiniMax's mix of the normed input and y.
+void add_block(Context& ctx, Matrix h, Matrix x, Matrix y, float scale, const std::optional<ResidualMix>& mix) {
+  if (mix) {
+    combine(ctx, h, x, mix->alpha, y, mix->beta);
+  } else {
+    add(ctx, h, y, scale);
+  }
+}
+
 void Transformer::run_layer(const Layer& layer, LayerPass& pass, Matrix h, Matrix x, Matrix y) const {
   Context& ctx = pass.context;
+  pass.scratch.rewind(0);
   layer.mixer_norm(ctx, x, h);
   layer.mixer->forward(pass, y, x);
   if (layer.after_mixer_norm) (*layer.after_mixer_norm)(ctx, y, y);
-  add(ctx, h, y, layer.residual_scale);
+  add_block(ctx, h, x, y, layer.residual_scale, layer.mixer_mix);
   if (!layer.ffn) return;
   pass.scratch.rewind(0);
   layer.ffn_norm(ctx, x, h);
   layer.ffn->forward(pass, y, x);
   if (layer.after_ffn_norm) (*layer.after_ffn_norm)(ctx, y, y);
-  add(ctx, h, y, layer.residual_scale);
+  add_block(ctx, h, x, y, layer.residual_scale, layer.ffn_mix);
+}
+
+Matrix Transformer::layer_inputs(LayerPass& pass, Matrix h) const {
+  Context& ctx = pass.context;
+  const auto width = static_cast<float>(spec_.layer_inputs->width);
+  Matrix inputs = ctx.matrix(h.rows, input_projection_->n), table = ctx.matrix(h.rows, input_projection_->n);
+  linear_rows(pass, inputs, h, *input_projection_);
+  combine(ctx, inputs, inputs, 1.0F / std::sqrt(static_cast<float>(spec_.hidden)), inputs, 0);
+  input_norm_(ctx, inputs, inputs);
+  const float root = std::sqrt(width);
+  embed(ctx, table, pass.pass.rows, *input_table_, ctx.weights() == DType::bf16 ? round_to_bf16(root) : root);
+  const float half = std::sqrt(0.5F);
+  combine(ctx, inputs, inputs, half, table, half);
+  return inputs;
+}
+
+void Transformer::add_layer_input(const Layer& layer, LayerPass& pass, Matrix h, Matrix y, Matrix input) const {
+  Context& ctx = pass.context;
+  pass.scratch.rewind(0);
+  Matrix gate = pass.scratch.matrix(h.rows, input.cols, ctx.activation());
+  linear_rows(pass, gate, h, *layer.input_gate);
+  act_mul(ctx, gate, gate, input, Activation::gelu_tanh);
+  linear_rows(pass, y, gate, *layer.input_projection);
+  layer.input_norm(ctx, y, y);
+  add(ctx, h, y, 1);
 }
 
 ForwardResult Transformer::forward(Context& context, const Pass& pass, Cache& cache) {
@@ -172,11 +235,19 @@ ForwardResult Transformer::forward(Context& context, const Pass& pass, Cache& ca
   Scratch scratch(context.arena().allocate(static_cast<size_t>(scratch_bytes)), scratch_bytes);
 
   embed(context, h, pass.rows, *embed_, embed_multiplier_);
+  LayerPass layer_pass{context, pass, row_groups(pass.rows), cache, 0, angles, scratch, h};
+  Matrix inputs;
+  if (spec_.layer_inputs) inputs = layer_inputs(layer_pass, h);
   Matrix marks = context.matrix(n_rows, 1, DType::i32);
   for (size_t i = 0; i < layers_.size(); ++i) {
-    LayerPass layer_pass{context, pass, row_groups(pass.rows), cache, static_cast<int32_t>(i), angles, scratch, h};
-    scratch.rewind(0);
-    run_layer(layers_[i], layer_pass, h, x, y);
+    const Layer& layer = layers_[i];
+    layer_pass.layer = static_cast<int32_t>(i);
+    run_layer(layer, layer_pass, h, x, y);
+    if (layer.input_gate) {
+      const int64_t width = spec_.layer_inputs->width;
+      add_layer_input(layer, layer_pass, h, y, inputs.columns(static_cast<int64_t>(i) * width, width));
+    }
+    if (layer.scalar) combine(context, h, h, *layer.scalar, h, 0);
     mark_nonfinite(context, marks, h, static_cast<int32_t>(i));
   }
   ForwardResult result;

@@ -45,10 +45,21 @@ INSTANTIATE_TEST_SUITE_P(Orthros, GoldenData,
                                          "reference/sparse_orthros"),
                          kName);
 
-INSTANTIATE_TEST_SUITE_P(Recurrent, GoldenData,
-                         testing::Values("hf/qwen3_5", "hf/qwen3_5_wrapped_bf16", "reference/orthros_h",
-                                         "reference/orthros_h_switches"),
+INSTANTIATE_TEST_SUITE_P(Experts, GoldenData,
+                         testing::Values("hf/gemma4_dense", "hf/gemma4_moe", "hf/gemma4_ple", "hf/gpt_oss",
+                                         "hf/gpt_oss_mxfp4", "hf/qwen3_moe", "hf/qwen3_moe_step2"),
                          kName);
+
+INSTANTIATE_TEST_SUITE_P(
+    Recurrent, GoldenData,
+    testing::Values("hf/mamba2", "hf/minimax", "hf/qwen3_5", "hf/qwen3_5_moe", "hf/qwen3_5_wrapped_bf16",
+                    "hf/qwen3_next", "reference/fla_gated_deltanet", "reference/fla_gated_deltanet_hybrid",
+                    "reference/fla_gla", "reference/fla_mamba2", "reference/fla_retnet", "reference/hybrid_gdn",
+                    "reference/hybrid_headwise", "reference/hybrid_lightning", "reference/hybrid_lightning_normed",
+                    "reference/hybrid_mamba2", "reference/hybrid_mixed", "reference/hybrid_swa_1to3",
+                    "reference/hybrid_swa_nope", "reference/orthros_h", "reference/orthros_h_switches",
+                    "reference/orthros_hybrid", "reference/sparse_hybrid"),
+    kName);
 
 }  // namespace
 }  // namespace hayfork::test
