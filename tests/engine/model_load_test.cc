@@ -209,8 +209,9 @@ TEST(LoadModel, OrthrosNeedsItsAffineTensorsAndAVersion) {
 
 TEST(Forward, NamesTheFirstLayerWhoseOutputIsNotFinite) {
   TinyCheckpoint c = TinyCheckpoint::llama();
-  for (float& x : c.tensors["model.layers.1.mlp.down_proj.weight"].values)
-    x = 3e38F;  // finite, but its products are not
+  // Every weight is finite, the products are not.
+  for (float& x : c.tensors["model.layers.1.mlp.up_proj.weight"].values) x = x < 0 ? -1e25F : 1e25F;
+  for (float& x : c.tensors["model.layers.1.mlp.down_proj.weight"].values) x *= 1e30F;
   const test::TempDir dir;
   c.write(dir.path());
   const auto context = make_cpu_context(DType::f32);

@@ -4,12 +4,14 @@
 
 #include <cstdio>
 
+#include "base/parallel.h"
 #include "tests/support/golden_model.h"
 
 namespace hayfork::test {
 
 void check_golden(const std::filesystem::path& folder, double tolerance) {
   SCOPED_TRACE(folder.filename().string());
+  set_threads(1);  // matrices this small are slower on several
   GoldenModel golden(folder, engine::DType::f32);
   double worst = 0, worst_decode = 0;
   for (const GoldenModel::Sequence& sequence : golden.sequences()) {
@@ -22,6 +24,9 @@ void check_golden(const std::filesystem::path& folder, double tolerance) {
     for (const int32_t chunk : {1, 16}) {
       EXPECT_TRUE(golden.logits(sequence.ids, chunk) == whole) << "other bits in passes of " << chunk;
     }
+    set_threads(3);
+    EXPECT_TRUE(golden.logits(sequence.ids, 0) == whole) << "other bits with three threads";
+    set_threads(1);
     const auto decoded = golden.logits(sequence.ids, 1, engine::RowKind::decode);
     worst_decode = std::max(worst_decode, relative_max(decoded, sequence.logits64));
     EXPECT_LE(relative_max(decoded, sequence.logits64), tolerance) << "decode rows";
@@ -38,6 +43,7 @@ void check_golden(const std::filesystem::path& folder, double tolerance) {
 
 void check_golden_bf16(const std::filesystem::path& folder) {
   SCOPED_TRACE(folder.filename().string());
+  set_threads(1);
   GoldenModel golden(folder, engine::DType::bf16);
   for (const GoldenModel::Sequence& sequence : golden.sequences()) {
     if (sequence.logits_bf16.empty() || sequence.ids.size() < 2) continue;  // one position says little
