@@ -68,7 +68,7 @@ target_include_directories(hay_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOU
 set(HAY_LIBS_base OpenSSL::Crypto OpenMP::OpenMP_CXX Threads::Threads fmt::fmt nlohmann_json::nlohmann_json PkgConfig::ZSTD)
 set(HAY_LIBS_engine hay_dnnl ICU::uc ICU::i18n PkgConfig::SENTENCEPIECE)
 set(HAY_LIBS_runs SQLite::SQLite3 PkgConfig::RSVG)
-set(HAY_LIBS_datasets yaml-cpp)
+set(HAY_LIBS_datasets yaml-cpp ICU::uc ICU::i18n)
 set(HAY_LIBS_tasks yaml-cpp)
 set(HAY_LIBS_metrics ICU::uc ICU::i18n)
 

@@ -1,0 +1,106 @@
+// freq_words_extraction.py: coded words whose frequencies follow a zeta distribution; the first rank is noise.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "datasets/ruler/fit.h"
+#include "datasets/ruler/generators.h"
+
+namespace hayfork::datasets {
+namespace {
+
+constexpr std::string_view kTemplate =
+    "Read the following coded text and track the frequency of each coded word. Find the three most frequently appeared "
+    "coded words. {context}\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What are the "
+    "three "
+    "most frequently appeared words in the above coded text?";
+constexpr std::string_view kPrefix =
+    " Answer: According to the coded text above, the three most frequently appeared words are:";
+constexpr std::string_view kLowerCase = "abcdefghijklmnopqrstuvwxyz";
+constexpr double kAlpha = 2.0, kZeta = 1.6449340668482264;  // ζ(2) = π²/6
+constexpr int kCodedLength = 6;
+
+class FweGenerator : public RulerGenerator {
+ public:
+  FweGenerator(const RulerTask& task, const RulerSources& sources, const RulerOptions& options)
+      : RulerGenerator(task, sources, options), length_(options.max_length - task.tokens_to_generate) {
+    template_ = fill(options_.model_template, {{"task_template", std::string(kTemplate)}});
+    increment_ = length_ / 32;
+    if (length_ < 64) does_not_fit(length_ + task.tokens_to_generate);
+    n_words_ = length_ / 6;
+    RulerSearch search{n_words_, 0, {}, 0};
+    // Every size is tried with the same words: the search takes one draw of the sequence, however long it is.
+    const RulerState begin = start_;
+    for (int64_t total = 0; total < length_; n_words_ += increment_) {
+      start_ = begin;
+      total = tokens(whole(build(n_words_, start_)));
+      search.probes.emplace_back(n_words_, total);
+    }
+    n_words_ -= 2 * increment_;  // the loop went one past the first that was too long
+    search.size = n_words_;
+    searches_.push_back(std::move(search));
+  }
+
+  RulerSample draw(RulerState& state) const override {
+    for (int64_t size = n_words_; size > 0; size -= increment_) {
+      RulerSample sample = build(size, state);
+      const int64_t total = tokens(whole(sample));
+      if (total <= length_) {
+        sample.length = total + task_.tokens_to_generate;
+        sample.index = state.next++;
+        return sample;
+      }
+    }
+    does_not_fit(options_.max_length + 1);
+  }
+
+ private:
+  static std::string whole(const RulerSample& sample) { return sample.input + sample.answer_prefix; }
+
+  std::vector<std::string> vocabulary(RulerState& state) const {
+    const auto n = static_cast<size_t>(length_ / 50);
+    std::set<std::string> distinct;  // sorted, as upstream sorts them
+    for (size_t drawn = 0; drawn < n || distinct.size() < n; ++drawn)
+      distinct.insert(state.python.choices(kLowerCase, kCodedLength));
+    std::vector<std::string> words(distinct.begin(), distinct.end());
+    if (options_.per_sample_permutation)
+      state.python.shuffle(words);
+    else
+      PythonRandom(options_.seed).shuffle(words);
+    if (!words.empty()) words[0] = "...";
+    return words;
+  }
+
+  RulerSample build(int64_t n_words, RulerState& state) const {
+    const std::vector<std::string> words = vocabulary(state);
+    std::vector<std::string> text;
+    for (size_t rank = 1; rank <= words.size(); ++rank) {
+      const double times = static_cast<double>(n_words) * std::pow(static_cast<double>(rank), -kAlpha) / kZeta;
+      text.insert(text.end(), static_cast<size_t>(times), words[rank - 1]);
+    }
+    if (options_.per_sample_permutation)
+      state.python.shuffle(text);
+    else
+      PythonRandom(options_.seed).shuffle(text);
+    RulerSample sample;
+    sample.size = n_words;
+    for (size_t rank = 1; rank < 4 && rank < words.size(); ++rank) sample.outputs.push_back(words[rank]);
+    sample.input = fill(template_, {{"context", join(text, " ")}});
+    sample.answer_prefix = kPrefix;
+    return sample;
+  }
+
+  int64_t length_;  // of the prompt
+  int64_t increment_ = 0, n_words_ = 0;
+  std::string template_;
+};
+
+}  // namespace
+
+std::unique_ptr<RulerGenerator> make_ruler_fwe(const RulerTask& task, const RulerSources& sources,
+                                               const RulerOptions& options) {
+  return std::make_unique<FweGenerator>(task, sources, options);
+}
+
+}  // namespace hayfork::datasets
