@@ -54,13 +54,17 @@ pkg_check_modules(RSVG REQUIRED IMPORTED_TARGET librsvg-2.0)
 # where it is meant, so that a row's bits do not depend on how a loop was compiled.
 add_library(hay_options INTERFACE)
 target_compile_options(hay_options INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers -Wno-restrict -ffp-contract=off>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict> $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 if(HAYFORK_WERROR)
   target_compile_options(hay_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 if(HAYFORK_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=address,undefined)
+endif()
+if(HAYFORK_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage of every module, not of the fuzzer's own file alone
 endif()
 target_include_directories(hay_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
 
