@@ -43,7 +43,7 @@ class Merger {
   Merger(Connection& db, std::string other) : db_(db), other_(std::move(other)) {}
 
   MergeReport merge() {
-    check_schema();
+    check_attached(db_, other_);
     Transaction transaction(db_);
     db_.exec("CREATE TEMP TABLE sample_map(old INTEGER PRIMARY KEY, new INTEGER NOT NULL, added INTEGER NOT NULL)");
     db_.exec("INSERT OR IGNORE INTO main.texts SELECT * FROM other.texts");
@@ -62,30 +62,6 @@ class Merger {
   [[noreturn]] void refuse(const std::string& what, const std::string& why) const {
     throw Error(ErrorCode::usage, ErrorSubject::database, what,
                 {.where = other_, .why = why, .next = "nothing was merged"});
-  }
-
-  // The other file is not ours to trust: its tables must be exactly those of this version, and sound.
-  void check_schema() {
-    const int64_t app = db_.value("PRAGMA other.application_id");
-    const int64_t version = db_.value("PRAGMA other.user_version");
-    if (app != kApplicationId) {
-      throw Error(ErrorCode::corrupt, ErrorSubject::database, "this file is no Hayfork database", {.where = other_});
-    }
-    if (version != schema_version()) {
-      throw Error(ErrorCode::unsupported, ErrorSubject::database, "the other database has another schema version",
-                  {.where = other_,
-                   .why = fmt::format("it has {}, this hayfork {}", version, schema_version()),
-                   .next = "hayfork db migrate --db FILE, or use the newer hayfork"});
-    }
-    const int64_t odd = db_.value(
-        "SELECT count(*) FROM main.sqlite_schema a WHERE a.sql IS NOT NULL AND NOT EXISTS (SELECT 1 FROM "
-        "other.sqlite_schema b WHERE b.type = a.type AND b.name = a.name AND b.sql = a.sql)");
-    const auto sound = db_.value<std::string>("PRAGMA other.quick_check(1)");
-    if (odd == 0 && sound == "ok") return;
-    throw Error(ErrorCode::corrupt, ErrorSubject::database, "the other database is damaged",
-                {.where = other_,
-                 .why = odd != 0 ? fmt::format("{} of its tables differ from this version's", odd) : sound,
-                 .next = "hayfork db check --db FILE"});
   }
 
   void register_parts() {

@@ -86,6 +86,29 @@ void check_version(Connection& connection, std::span<const Migration> list, bool
   }
 }
 
+void check_attached(Connection& db, const std::string& file) {
+  const int64_t app = db.value("PRAGMA other.application_id");
+  const int64_t version = db.value("PRAGMA other.user_version");
+  if (app != kApplicationId) {
+    throw Error(ErrorCode::corrupt, ErrorSubject::database, "this file is no Hayfork database", {.where = file});
+  }
+  if (version != schema_version()) {
+    throw Error(ErrorCode::unsupported, ErrorSubject::database, "the other database has another schema version",
+                {.where = file,
+                 .why = fmt::format("it has {}, this hayfork {}", version, schema_version()),
+                 .next = "hayfork db migrate --db FILE, or use the newer hayfork"});
+  }
+  const int64_t odd = db.value(
+      "SELECT count(*) FROM main.sqlite_schema a WHERE a.sql IS NOT NULL AND NOT EXISTS (SELECT 1 FROM "
+      "other.sqlite_schema b WHERE b.type = a.type AND b.name = a.name AND b.sql = a.sql)");
+  const auto sound = db.value<std::string>("PRAGMA other.quick_check(1)");
+  if (odd == 0 && sound == "ok") return;
+  throw Error(ErrorCode::corrupt, ErrorSubject::database, "the other database is damaged",
+              {.where = file,
+               .why = odd != 0 ? fmt::format("{} of its tables differ from this version's", odd) : sound,
+               .next = "hayfork db check --db FILE"});
+}
+
 void migrate(Connection& connection, const std::filesystem::path& path, std::span<const Migration> list,
              const EventSink& events) {
   const Header header = read_header(connection);

@@ -27,4 +27,8 @@ void migrate(Connection& connection, const std::filesystem::path& path, std::spa
 // The same checks without changing anything; an older file is refused too when `exact`.
 void check_version(Connection& connection, std::span<const Migration> list, bool exact);
 
+// The database attached as `other` (read from `file`) is not ours to trust: its tables must be exactly those of this
+// version, and its pages sound. Throws: corrupt, unsupported.
+void check_attached(Connection& db, const std::string& file);
+
 }  // namespace hayfork::runs
