@@ -240,6 +240,7 @@ void fill_until_full(const fs::path& path, const StoreOptions& options) {
 TEST_F(FailureTest, AFullFileKeepsWhatWasCommitted) {
   StoreOptions options;
   options.max_pages = 400;
+  options.commit_seconds = 600;
   fill_until_full(file(), options);
   Store store = open_store(file());  // room again
   const int64_t run_task = store.run_tasks(store.find_run("@last").id)[0].row.id;
@@ -254,7 +255,9 @@ TEST_F(FailureTest, AFullDiskKeepsWhatWasCommitted) {
   if (mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=2m") != 0) {
     GTEST_SKIP() << "mounting a small tmpfs needs root; AFullFileKeepsWhatWasCommitted covers the same path";
   }
-  fill_until_full(disk / "runs.db", {});
+  StoreOptions options;
+  options.commit_seconds = 600;
+  fill_until_full(disk / "runs.db", options);
   write(disk / "rest", std::string(4'000'000, 'x'));
   EXPECT_EQ(exit_code(error_of([&] { open_store(disk / "new.db"); })), 6);
   umount2(disk.c_str(), MNT_DETACH);

@@ -458,6 +458,7 @@ TEST_F(StoreTest, KeepsTheFactsBesideTheSamples) {
 TEST_F(StoreTest, ReadersSeeWholeBatchesWhileARunWrites) {
   StoreOptions options;
   options.commit_samples = 16;
+  options.commit_seconds = 600;  // batches by number alone, however busy the machine
   Store store = open_store(file(), options);
   const RunHandle run = store.begin_run(identity(), std::vector{niah_task(3000)});
   std::atomic<bool> stop{false};
