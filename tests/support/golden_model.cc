@@ -40,7 +40,10 @@ std::vector<T> read(const engine::SafetensorsFile& file, const std::string& name
 }  // namespace
 
 GoldenModel::GoldenModel(const std::filesystem::path& folder, DType weights)
-    : folder_(folder), context_(engine::make_cpu_context(weights)), model_(engine::load_model(*context_, folder, {})) {}
+    : GoldenModel(folder, engine::make_cpu_context(weights)) {}
+
+GoldenModel::GoldenModel(const std::filesystem::path& folder, std::unique_ptr<engine::Context> context)
+    : folder_(folder), context_(std::move(context)), model_(engine::load_model(*context_, folder, {})) {}
 
 void GoldenModel::run(const std::vector<int32_t>& ids, int32_t chunk, engine::RowKind kind, std::vector<float>* logits,
                       int32_t layer, std::vector<float>* k, std::vector<float>* v) {

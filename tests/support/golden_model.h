@@ -16,8 +16,10 @@ namespace hayfork::test {
 
 class GoldenModel {
  public:
-  // `weights`: f32 or bf16.
+  // On the CPU; `weights`: f32 or bf16.
   GoldenModel(const std::filesystem::path& folder, engine::DType weights);
+  // On any device.
+  GoldenModel(const std::filesystem::path& folder, std::unique_ptr<engine::Context> context);
 
   // Logits of every position, [T · V], computed in passes of `chunk` positions (0: all at once), as rows of `kind`.
   std::vector<float> logits(const std::vector<int32_t>& ids, int32_t chunk,
