@@ -268,22 +268,6 @@ __global__ void kv_read_kernel(T* k, int64_t k_stride, T* v, int64_t v_stride, c
   }
 }
 
-template <typename T, typename C>
-__global__ void kv_read_kernel(T* k, int64_t k_stride, T* v, int64_t v_stride, const C* k_cache, const C* v_cache,
-                               const int32_t* table, int n_kv, int k_dim, int v_dim) {
-  const int64_t pos = blockIdx.x;
-  const int64_t block = table[pos / kBlockTokens];
-  const int slot = static_cast<int>(pos % kBlockTokens);
-  for (int c = threadIdx.x; c < n_kv * k_dim; c += blockDim.x) {
-    store(k + pos * k_stride + c,
-          load(k_cache + ((block * n_kv + c / k_dim) * kBlockTokens + slot) * k_dim + c % k_dim));
-  }
-  for (int c = threadIdx.x; c < n_kv * v_dim; c += blockDim.x) {
-    store(v + pos * v_stride + c,
-          load(v_cache + ((block * n_kv + c / v_dim) * kBlockTokens + slot) * v_dim + c % v_dim));
-  }
-}
-
 template <typename T>
 __global__ void gather_kernel(T* out, int64_t out_stride, const T* x, int64_t x_stride, const Row* rows, int64_t n_rows,
                               int cols) {
@@ -461,23 +445,6 @@ void kv_read(Context& base, const SeqView& seq, Matrix k, Matrix v, const KvLaye
   const size_t bytes = static_cast<size_t>((k.rows + kBlockTokens - 1) / kBlockTokens) * sizeof(int32_t);
   auto* table = static_cast<int32_t*>(context.arena().allocate(bytes));
   context.upload(table, seq.blocks[layer.group], bytes);
-  with_type(k.dtype, [&](auto t) {
-    using T = decltype(t);
-    with_type(layer.dtype, [&](auto c) {
-      using C = decltype(c);
-      kv_read_kernel<<<static_cast<unsigned>(k.rows), kThreads, 0, context.stream()>>>(
-          static_cast<T*>(k.data), k.stride, static_cast<T*>(v.data), v.stride, static_cast<const C*>(layer.k),
-          static_cast<const C*>(layer.v), table, layer.n_kv_heads, layer.k_dim, layer.v_dim);
-    });
-  });
-  HAY_LAUNCHED();
-}
-
-void kv_read(Context& base, const SeqView& seq, Matrix k, Matrix v, const KvLayer& layer) {
-  if (k.rows == 0) return;
-  CudaContext& context = of(base);
-  const auto* table = static_cast<const int32_t*>(
-      context.stage(seq.blocks[layer.group], static_cast<size_t>(seq.n_blocks) * sizeof(int32_t)));
   with_type(k.dtype, [&](auto t) {
     using T = decltype(t);
     with_type(layer.dtype, [&](auto c) {
