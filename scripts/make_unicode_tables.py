@@ -126,6 +126,7 @@ def main():
     numeric = set_apart(pre_tokenizers.Digits(individual_digits=True))
     differs = ranges(c for c in POINTS if (c in numeric) != (of[c] in ("Nd", "Nl", "No")))
     print("numeric differs from N at", differs, file=sys.stderr)
+    alphabetic = matching("[[:alpha:]]")
     word_regex, word_rust = matching(r"\w"), word_characters()
     ascii_punctuation = set(b"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
     punctuation = set_apart(pre_tokenizers.Punctuation()) - ascii_punctuation
@@ -145,6 +146,7 @@ def main():
         array("kCategoryRuns", (f"0x{c << 8 | v:X}" for c, v in gc), "General category: first code point << 8 | category, up to the next entry."),
         array("kWhiteSpace", pair(ranges(white)), "White_Space: first, last."),
         array("kWordRegex", pair(ranges(word_regex)), "\\w of the split patterns: first, last."),
+        array("kAlphabetic", pair(ranges(alphabetic)), "[[:alpha:]] of the split patterns: first, last."),
         array("kWordRust", pair(ranges(word_rust)), "\\w of the Whitespace component and of single_word: first, last."),
         array("kNumericExtra", pair(differs), "Numeric for the Digits component although not of category N, or the reverse: first, last."),
         array("kPunctuation", pair(ranges(punctuation)), "Punctuation component beyond ASCII: first, last."),

@@ -167,7 +167,7 @@ std::vector<AddedTokens::Hit> AddedTokens::split(const PatternTrie& trie, std::s
     if (token.lstrip) begin = std::max(strip_left(text, begin), done);
     if (token.rstrip) end = strip_right(text, end);
     if (done < begin) out.push_back({-1, done, begin});
-    out.push_back({token.id, begin, end});
+    if (begin < end) out.push_back({token.id, begin, end});  // empty when the hit before took this one's spaces
     done = end;
   }
   if (done < text.size()) out.push_back({-1, done, text.size()});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,13 @@
 #include "engine/text/text_input.h"
 
 namespace hayfork::engine {
+
+// An encoding on its way, with the text that each added token took, white space around it included (by index of its
+// id).
+struct BpeTokenizer::Tracked {
+  Encoding encoding;
+  std::map<size_t, std::string> added;
+};
 
 // A scratch taken from the pool for one call, given back at its end.
 class BpeTokenizer::Borrowed {
@@ -120,18 +128,20 @@ void BpeTokenizer::encode_pieces(std::string_view text, BpeScratch& scratch, std
 Encoding BpeTokenizer::encode_with_offsets(std::string_view text, EncodeOptions options) const {
   const TextInput input(text);
   const Borrowed scratch(*this);
-  Encoding out;
+  Tracked tracked;
+  Encoding& out = tracked.encoding;
   out.first_invalid_byte = input.first_invalid_byte();
   for (const AddedTokens::Hit& hit : parts_.added.split_raw(input.text(), options.parse_special)) {
     if (hit.id >= 0) {
+      tracked.added.emplace(out.ids.size(), input.text().substr(hit.begin, hit.end - hit.begin));
       out.ids.push_back(hit.id);
       out.byte_offsets.emplace_back(hit.begin, hit.end);
     } else {
-      encode_tracked(input.text(), hit.begin, hit.end, options, *scratch, out);
+      encode_tracked(input.text(), hit.begin, hit.end, options, *scratch, tracked);
     }
   }
-  finish_offsets(input.text(), out);
-  if (!options.add_special) return out;
+  finish_offsets(input.text(), tracked);
+  if (!options.add_special) return std::move(out);
   const auto add = [&](const std::vector<int32_t>& ids, bool front) {
     out.ids.insert(front ? out.ids.begin() : out.ids.end(), ids.begin(), ids.end());
     for (auto* offsets : {&out.offsets, &out.byte_offsets})
@@ -139,22 +149,23 @@ Encoding BpeTokenizer::encode_with_offsets(std::string_view text, EncodeOptions 
   };
   add(parts_.post_processor.prefix(), true);
   add(parts_.post_processor.suffix(), false);
-  return out;
+  return std::move(out);
 }
 
 void BpeTokenizer::encode_tracked(std::string_view text, size_t begin, size_t end, const EncodeOptions& options,
-                                  BpeScratch& scratch, Encoding& out) const {
+                                  BpeScratch& scratch, Tracked& out) const {
   AlignedText segment(text.substr(begin, end - begin), static_cast<int32_t>(begin), true);
   if (parts_.normalizer) parts_.normalizer->apply(segment);
   for (const AddedTokens::Hit& hit : parts_.added.split_normalized(segment.text(), options.parse_special)) {
     AlignedText part = segment.slice(hit.begin, hit.end);
     if (hit.id >= 0) {
-      out.ids.push_back(hit.id);
-      out.byte_offsets.emplace_back(part.alignment().front().first, part.alignment().back().second);
+      out.added.emplace(out.encoding.ids.size(), part.text());
+      out.encoding.ids.push_back(hit.id);
+      out.encoding.byte_offsets.emplace_back(part.alignment().front().first, part.alignment().back().second);
       continue;
     }
     for (const AlignedText& piece : parts_.pre_tokenizer.run(std::move(part)))
-      encode_aligned_piece(piece, scratch, out);
+      encode_aligned_piece(piece, scratch, out.encoding);
   }
 }
 
@@ -180,7 +191,8 @@ void BpeTokenizer::encode_aligned_piece(const AlignedText& piece, BpeScratch& sc
 }
 
 // Code-point offsets from byte offsets, then the post-processor's trimming.
-void BpeTokenizer::finish_offsets(std::string_view text, Encoding& out) const {
+void BpeTokenizer::finish_offsets(std::string_view text, Tracked& tracked) const {
+  Encoding& out = tracked.encoding;
   std::vector<int32_t> char_of(text.size() + 1);
   int32_t n = -1;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -192,8 +204,11 @@ void BpeTokenizer::finish_offsets(std::string_view text, Encoding& out) const {
   for (const auto& [begin, end] : out.byte_offsets)
     out.offsets.emplace_back(char_of[static_cast<size_t>(begin)], char_of[static_cast<size_t>(end)]);
   for (const bool add_prefix_space : parts_.post_processor.trims()) {
-    for (size_t i = 0; i < out.ids.size(); ++i)
-      out.offsets[i] = trim_offsets(out.offsets[i], token_text(out.ids[i]), i == 0, add_prefix_space);
+    for (size_t i = 0; i < out.ids.size(); ++i) {
+      const auto added = tracked.added.find(i);
+      const std::string spelled = added != tracked.added.end() ? added->second : token_text(out.ids[i]);
+      out.offsets[i] = trim_offsets(out.offsets[i], spelled, i == 0, add_prefix_space);
+    }
   }
 }
 

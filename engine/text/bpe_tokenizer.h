@@ -48,14 +48,15 @@ class BpeTokenizer final : public Tokenizer {
 
  private:
   class Borrowed;
+  struct Tracked;
   // Appends the ids of text between added tokens; text that a normalizer or a rewriting step changes is copied first.
   void encode_segment(std::string_view text, const EncodeOptions& options, BpeScratch& scratch,
                       std::vector<int32_t>& ids) const;
   void encode_pieces(std::string_view text, BpeScratch& scratch, std::vector<int32_t>& ids) const;
   void encode_tracked(std::string_view text, size_t begin, size_t end, const EncodeOptions& options,
-                      BpeScratch& scratch, Encoding& out) const;
+                      BpeScratch& scratch, Tracked& out) const;
   void encode_aligned_piece(const AlignedText& piece, BpeScratch& scratch, Encoding& out) const;
-  void finish_offsets(std::string_view text, Encoding& out) const;
+  void finish_offsets(std::string_view text, Tracked& tracked) const;
   std::string decode_plain(std::span<const int32_t> ids, bool skip_special) const;
   void append_bytes(int32_t id, bool skip_special, std::string& out) const;
   // The text decoding starts from; nothing for an id without a token or one to leave out.

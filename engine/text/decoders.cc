@@ -152,7 +152,7 @@ class BpeSuffixDecoder final : public Decoder {
 
 }  // namespace
 
-DecoderChain::DecoderChain(const nlohmann::json& json) {
+DecoderChain::DecoderChain(const nlohmann::json& json) : between_(json.is_null() ? " " : "") {
   add(json);
 }
 
@@ -185,7 +185,7 @@ void DecoderChain::add(const nlohmann::json& json) {
 
 std::string DecoderChain::decode(std::vector<std::string> tokens) const {
   for (const auto& step : steps_) step->apply(tokens);
-  return join(tokens, steps_.empty() ? " " : "");
+  return join(tokens, between_);
 }
 
 std::string DecoderChain::bytes(std::string token) const {

@@ -21,10 +21,10 @@ class Decoder {
 
 class DecoderChain {
  public:
-  // Without steps for a JSON null. Throws: unsupported for an unknown type, corrupt for a malformed one.
+  // Only joins the tokens, with spaces, for a JSON null. Throws: unsupported for an unknown type, corrupt for a
+  // malformed one.
   explicit DecoderChain(const nlohmann::json& json);
 
-  bool empty() const { return steps_.empty(); }
   // Whether the chain is ByteLevel alone, so that decoding is joining bytes.
   bool byte_level_only() const { return byte_level_only_; }
   // Valid UTF-8.
@@ -35,6 +35,7 @@ class DecoderChain {
  private:
   void add(const nlohmann::json& json);
   std::vector<std::unique_ptr<const Decoder>> steps_;
+  const char* between_;  // joins the tokens: a space without any decoder
   bool byte_level_only_ = false;
 };
 

@@ -74,7 +74,14 @@ class Translator {
     const bool negated = name.starts_with('^');
     if (negated) name.erase(0, 1);
     at_ = end + 2;
-    property(name, negated);
+    unicode::Ranges ranges;
+    const auto add = [&](const unicode::Ranges& more) { ranges.insert(ranges.end(), more.begin(), more.end()); };
+    if (name == "alpha" || name == "alnum") add(unicode::alphabetic_ranges());
+    if (name == "digit" || name == "alnum") add(unicode::category_ranges("Nd"));
+    if (name == "punct") add(unicode::category_ranges("P"));
+    if (name == "punct") add(unicode::category_ranges("S"));
+    if (ranges.empty()) return property(name, negated);
+    out_ += set_text(ranges, negated);
   }
 
   void escape() {
@@ -95,10 +102,10 @@ class Translator {
         out_ += set_text(unicode::category_ranges("Nd"), true);
         return;
       case 'w':
-        out_ += set_text(unicode::word_ranges(), false);
+        out_ += set_text(word_ranges(), false);
         return;
       case 'W':
-        out_ += set_text(unicode::word_ranges(), true);
+        out_ += set_text(word_ranges(), true);
         return;
       case 'h':
         out_ += "[0-9a-fA-F]";
@@ -122,6 +129,22 @@ class Translator {
     }
     out_ += '\\';
     out_ += c;
+  }
+
+  // Inside brackets the reference leaves six characters of Latin-1 (superscripts, fractions) out of \w.
+  unicode::Ranges word_ranges() const {
+    unicode::Ranges all = unicode::word_ranges();
+    if (in_set_ == 0) return all;
+    unicode::Ranges out;
+    for (auto [first, last] : all) {
+      for (const char32_t hole : {0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE}) {
+        if (hole < first || hole > last) continue;
+        if (hole > first) out.emplace_back(first, hole - 1);
+        first = hole + 1;
+      }
+      if (first <= last) out.emplace_back(first, last);
+    }
+    return out;
   }
 
   void braced_property(bool negated) {
@@ -159,19 +182,14 @@ class Translator {
                                                                                           {"spacingmark", "Mc"},
                                                                                           {"control", "Cc"}};
     if (key == "space" || key == "whitespace") return append(set_text(unicode::white_space_ranges(), negated));
-    if (key == "word") return append(set_text(unicode::word_ranges(), negated));
+    if (key == "alpha" || key == "alphabetic") return append(set_text(unicode::alphabetic_ranges(), negated));
+    if (key == "word") return append(set_text(word_ranges(), negated));
     std::string_view category;
     for (const auto& [long_name, short_name] : kLongNames)
       if (key == long_name) category = short_name;
     if (key.size() == 1 || key.size() == 2) {
       key[0] = static_cast<char>(key[0] - 'a' + 'A');
       category = key;
-    }
-    // [[:punct:]] of the reference also holds the nine ASCII symbols.
-    if (name == "punct" || name == "Punct") {
-      unicode::Ranges ranges = unicode::category_ranges("P");
-      for (const char c : std::string_view("$+<=>^`|~")) ranges.emplace_back(c, c);
-      return append(set_text(ranges, negated));
     }
     if (const unicode::Ranges ranges = unicode::category_ranges(category); !category.empty() && !ranges.empty())
       return append(set_text(ranges, negated));

@@ -167,6 +167,10 @@ Ranges category_ranges(std::string_view name) {
 Ranges white_space_ranges() {
   return to_ranges(kWhiteSpace);
 }
+Ranges alphabetic_ranges() {
+  return to_ranges(kAlphabetic);
+}
+
 Ranges word_ranges() {
   return to_ranges(kWordRegex);
 }

@@ -77,6 +77,7 @@ uint8_t script_class(
 using Ranges = std::vector<std::pair<char32_t, char32_t>>;  // inclusive, ascending
 Ranges category_ranges(std::string_view name);              // "Lu" or "L"; empty when there is no such category
 Ranges white_space_ranges();
+Ranges alphabetic_ranges();
 Ranges word_ranges();  // \w of split patterns
 
 // A character of valid UTF-8 and its length. Requires: i < text.size() and text is valid.

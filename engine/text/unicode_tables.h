@@ -15,6 +15,7 @@ struct LowerRun {
 extern const std::array<uint32_t, 4098> kCategoryRuns;
 extern const std::array<uint32_t, 20> kWhiteSpace;
 extern const std::array<uint32_t, 1594> kWordRegex;
+extern const std::array<uint32_t, 1514> kAlphabetic;
 extern const std::array<uint32_t, 1592> kWordRust;
 extern const std::array<uint32_t, 4> kNumericExtra;
 extern const std::array<uint32_t, 304> kPunctuation;
