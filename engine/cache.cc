@@ -356,6 +356,33 @@ int32_t Cache::free_sequences() const {
   return impl_->recurrent ? impl_->slots.size() : std::numeric_limits<int32_t>::max();
 }
 
+std::vector<int32_t> Cache::hold(SeqId seq, int32_t index) {
+  const Sequence& s = impl_->at(seq);
+  HAY_CHECK(!impl_->recurrent && (index + 1) * kBlockTokens <= s.length);
+  std::vector<int32_t> held;
+  for (size_t g = 0; g < impl_->groups.size(); ++g) {
+    HAY_CHECK(impl_->groups[g].window == 0);
+    held.push_back(s.tables[g][static_cast<size_t>(index)]);
+    impl_->groups[g].hold(held.back());
+  }
+  return held;
+}
+
+void Cache::append(SeqId seq, std::span<const int32_t> held) {
+  Sequence& s = impl_->at(seq);
+  HAY_CHECK(s.length % kBlockTokens == 0 && held.size() == impl_->groups.size());
+  for (size_t g = 0; g < held.size(); ++g) {
+    impl_->groups[g].hold(held[g]);
+    s.tables[g].push_back(held[g]);
+    s.rows[g] = s.tables[g].data();
+  }
+  s.length += kBlockTokens;
+}
+
+void Cache::drop(std::span<const int32_t> held) {
+  for (size_t g = 0; g < held.size(); ++g) impl_->groups[g].drop(held[g]);
+}
+
 SeqView Cache::view(SeqId seq, int32_t rope_tokens) const {
   const Sequence& s = impl_->at(seq);
   return {s.rows.data(), s.slot, rope_tokens, seq, static_cast<int32_t>(s.rows.size()), blocks_for(s.length)};

@@ -65,6 +65,13 @@ class Cache {
   int32_t live_sequences() const;  // created or forked, and not released
   int32_t free_sequences() const;  // state slots left; INT32_MAX without recurrent state
 
+  // Blocks apart from sequences: hold() keeps block `index` (positions index·kBlockTokens …, all written) of a sequence
+  // in every group, append() adds it to the end of another whose length is that position, drop() lets it go. Only for
+  // caches without windows and recurrent state.
+  std::vector<int32_t> hold(SeqId seq, int32_t index);
+  void append(SeqId seq, std::span<const int32_t> held);
+  void drop(std::span<const int32_t> held);
+
   // Valid until the next call that changes the sequence.
   SeqView view(SeqId seq, int32_t rope_tokens) const;
   KvLayer kv(int32_t layer) const;

@@ -110,7 +110,8 @@ void plan_cache(MemoryPlan& plan, const Agenda& agenda, const CacheNeeds& needs,
   const int64_t least = total_bytes(longest, bytes);
   std::vector<int32_t> wanted(needs.n_kinds());
   for (size_t k = 0; k < wanted.size(); ++k) {
-    const int64_t batch = std::max<int64_t>(longest[k], int64_t{longest[k]} * plan.batch_size);
+    const int64_t batch = int64_t{longest[k]} * (plan.batch_size + (plan.reach_tokens > 0 ? 2 : 0));
+    if (plan.reach_tokens > 0) all[k] += 2 * int64_t{longest[k]};  // kept blocks: a sweep's haystack and its edits
     wanted[k] = static_cast<int32_t>(std::clamp<int64_t>(all[k], longest[k], std::min<int64_t>(batch, 1 << 30)));
   }
   const int64_t most = total_bytes(wanted, bytes);

@@ -47,6 +47,7 @@ struct MemoryLimits {
 
 struct MemoryPlan {
   int32_t chunk = 0, batch_size = 0;
+  int64_t reach_tokens = 0;        // > 0: blocks are kept for reuse by what they depend on (block_store.h)
   int64_t cache_budget_bytes = 0;  // the most the cache may take
   int64_t cache_bytes = 0, scratch_bytes = 0;
   std::vector<int32_t> amounts;  // of each kind

@@ -15,6 +15,9 @@ namespace {
 // whoever resumes).
 constexpr int32_t kDrainTokens = 64;
 
+// Nodes shorter than this are computed without looking for blocks to take over: hashing their reach would cost more.
+constexpr int32_t kLocalTokens = kBlockTokens;
+
 Failure not_finite(int32_t layer, int32_t position) {
   const std::string where = layer < 0 ? "the logits" : fmt::format("layer {}", layer);
   return {ErrorCode::corrupt, fmt::format("{} gave a value that is not finite at position {}", where, position)};
@@ -32,6 +35,8 @@ Run::Run(RunTools tools, const Agenda& agenda, const CacheNeeds& needs, const Me
       two_streams_(tools.model.two_streams()),
       vocab_size_(static_cast<size_t>(tools.model.info().vocab_size)),
       budget_(plan.amounts),
+      reach_tokens_(plan.reach_tokens),
+      kept_blocks_(tools.cache),
       states_(static_cast<size_t>(agenda.trie().size())),
       generations_(agenda.generations().size()) {
   for (int32_t id = agenda.trie().size(); id-- > 0;) {
@@ -102,7 +107,7 @@ bool Run::skip_children(int32_t id) {
     const TrieNode& child = node(s.next_child);
     const bool answered =
         child.leaf >= 0 && answers_.done(agenda_.generations()[static_cast<size_t>(child.leaf)].jobs.front());
-    const bool dropped = draining_ && kept_[static_cast<size_t>(s.next_child)] == 0;
+    const bool dropped = draining_ && wanted_[static_cast<size_t>(s.next_child)] == 0;
     if (!answered && !dropped) return false;
     s.next_child = child.next_sibling;
     --s.unfinished;
@@ -117,8 +122,13 @@ bool Run::reserve(int32_t parent, int32_t child) {
     return true;
   }
   const std::span<const int32_t> need = needs_.tree(child);
-  for (size_t k = 0; k < budget_.size(); ++k) {
-    if (need[k] > budget_[k]) return false;
+  const auto fits = [&](int32_t more) {
+    return std::equal(need.begin(), need.end(), budget_.begin(), [&](int32_t n, int32_t b) { return n <= b + more; });
+  };
+  if (!fits(kept_blocks_.size())) return false;
+  while (!fits(0)) {
+    kept_blocks_.evict();
+    for (int32_t& amount : budget_) ++amount;
   }
   for (size_t k = 0; k < budget_.size(); ++k) budget_[k] -= need[k];
   return true;
@@ -129,6 +139,7 @@ void Run::start(int32_t parent) {
   NodeState& p = state(parent);
   const int32_t id = p.next_child;
   p.next_child = node(id).next_sibling;
+  state(id).running = true;
   Lane lane;
   lane.node = id;
   lane.pos = node(id).begin;
@@ -144,6 +155,7 @@ void Run::start(int32_t parent) {
     HAY_CHECK(lane.generation != nullptr);
   } else {
     lane.events = events_of(id);
+    if (reach_tokens_ > 0 && node(id).length() >= kLocalTokens) lane.keys = {agenda_.trie(), id, reach_tokens_};
     prefill_rows_ += node(id).length();
   }
   lanes_.push_back(std::move(lane));
@@ -161,14 +173,33 @@ void Run::finish(int32_t id) {
   while (node(id).parent >= 0) {
     may_admit_ = true;
     const int32_t parent = node(id).parent;
+    state(id).running = false;
     if (state(id).uses_parents_reserve) {
       state(parent).reserve_free = true;
     } else {
-      const std::span<const int32_t> need = needs_.tree(id);
-      for (size_t k = 0; k < budget_.size(); ++k) budget_[k] += need[k];
+      give_back(id);
     }
-    if (--state(parent).unfinished > 0 || state(parent).next_child >= 0) return;
+    if (--state(parent).unfinished > 0) {
+      if (state(parent).next_child < 0 && state(parent).reserve_free) lend_reserve(parent);
+      return;
+    }
     id = parent;
+  }
+}
+
+void Run::give_back(int32_t id) {
+  const std::span<const int32_t> need = needs_.tree(id);
+  for (size_t k = 0; k < budget_.size(); ++k) budget_[k] += need[k];
+}
+
+// What was reserved for the children of a node, of which none is left to start, serves one that took memory of its own.
+void Run::lend_reserve(int32_t parent) {
+  for (int32_t c = node(parent).first_child; c >= 0; c = node(c).next_sibling) {
+    if (!state(c).running || state(c).uses_parents_reserve) continue;
+    give_back(c);
+    state(c).uses_parents_reserve = true;
+    state(parent).reserve_free = false;
+    return;
   }
 }
 
@@ -206,9 +237,9 @@ void Run::begin_drain() {
   draining_ = true;
   may_admit_ = true;
   for (const int32_t job : jobs_in_flight()) answers_.set_started(job);
-  kept_.assign(states_.size(), 0);
+  wanted_.assign(states_.size(), 0);
   const auto keep = [&](int32_t id) {
-    for (; id >= 0 && kept_[static_cast<size_t>(id)] == 0; id = node(id).parent) kept_[static_cast<size_t>(id)] = 1;
+    for (; id >= 0 && wanted_[static_cast<size_t>(id)] == 0; id = node(id).parent) wanted_[static_cast<size_t>(id)] = 1;
   };
   for (const Part& p : agenda_.parts()) {
     if (answers_.started(p.job) && !answers_.done(p.job) && p.kind != PartKind::next_token) keep(p.node);
@@ -221,7 +252,7 @@ void Run::begin_drain() {
     }
   }
   for (Lane& lane : lanes_) {
-    lane.finished = kept_[static_cast<size_t>(lane.node)] == 0;
+    lane.finished = wanted_[static_cast<size_t>(lane.node)] == 0;
     if (lane.finished && in_prefill(lane)) prefill_rows_ -= node(lane.node).end - lane.pos;
   }
   std::vector<Lane> dropped;
@@ -305,15 +336,17 @@ void Run::first_token(int32_t id, const HeadResult& result, const float* logits,
 
 // After a pass: positions move on, nodes that are complete open their children.
 void Run::advance(Lane& lane) {
-  lane.pos += lane.n_rows_base;
   if (!in_prefill(lane)) {
+    ++lane.pos;
     if (lane.finished) {
       tools_.cache.release(std::exchange(lane.seq, -1));
       finish(lane.node);
     }
     return;
   }
-  prefill_rows_ -= lane.n_rows_base;
+  prefill_rows_ -= lane.next_pos - lane.pos;
+  if (!lane.bad_base) keep_blocks(lane);
+  lane.pos = lane.next_pos;
   if (lane.bad_base) {
     poison(lane);
   } else if (lane.pos == node(lane.node).end) {

@@ -11,6 +11,7 @@
 #include "base/stop.h"
 #include "engine/agenda.h"
 #include "engine/answers.h"
+#include "engine/block_store.h"
 #include "engine/cache.h"
 #include "engine/context.h"
 #include "engine/engine.h"
@@ -50,6 +51,7 @@ class Run {
     int32_t unfinished = 0;     // children
     bool reserve_free = false;  // what was reserved for the children, one after another, is not in use
     bool uses_parents_reserve = false;
+    bool running = false;  // it, or something below it
   };
   // A result that somebody wants from a row.
   struct Event {
@@ -61,8 +63,10 @@ class Run {
     SeqId seq = -1;
     int32_t pos = 0;  // next position
     bool finished = false;
+    int32_t next_pos = 0;       // after this pass
     std::vector<Event> events;  // by row
     size_t next_event = 0;
+    BlockKeys keys;  // empty: no block of it is taken over or kept
     Generation* generation = nullptr;
     // This pass.
     int32_t pass_seq = -1, n_rows_base = 0, n_rows_output = 0;
@@ -85,6 +89,8 @@ class Run {
   void start(int32_t parent);
   void close(int32_t node);
   void finish(int32_t node);
+  void give_back(int32_t node);
+  void lend_reserve(int32_t parent);
   void open_children(int32_t node, SeqId seq);
   std::vector<Event> events_of(int32_t node) const;
   void begin_drain();
@@ -94,10 +100,13 @@ class Run {
   void build_pass();
   void add_decode_rows(size_t lane);
   void add_prefill_rows(size_t lane);
+  int32_t adopt_blocks(Lane& lane, int32_t pos);
+  void keep_blocks(const Lane& lane);
   void add_query(size_t lane, int32_t row, size_t first_event, size_t last_event);
   void collect_targets(Query& query);
   template <class F>
   bool fits(F&& work);
+  bool compute();
   bool run_head(const Matrix& hidden);
   void note_bad_rows(const ForwardResult& forward);
   void account_rows();
@@ -123,6 +132,8 @@ class Run {
   const bool two_streams_;
   const size_t vocab_size_;
   std::vector<int32_t> budget_;  // by kind, what is not reserved
+  const int64_t reach_tokens_;
+  BlockStore kept_blocks_;  // each takes one of every kind from the budget
   std::vector<NodeState> states_;
   std::vector<std::unique_ptr<Generation>> generations_;
   std::vector<int32_t> open_;  // nodes with children to start; the last one first
@@ -130,7 +141,7 @@ class Run {
   bool may_admit_ = true;  // something has changed since the last refusal
   bool had_room_ = true;   // for prefill rows, when last asked
   bool draining_ = false;
-  std::vector<char> kept_;  // by node, while draining
+  std::vector<char> wanted_;  // by node, while draining: to be finished all the same
 
   PassBuilder rows_;
   int64_t prefill_rows_ = 0;

@@ -32,19 +32,22 @@ bool Run::fits(F&& work) {
 
 bool Run::run_pass() {
   build_pass();
-  account_rows();
-  ForwardResult forward;
-  const bool fitted = fits([&] {
-    forward = tools_.model.forward(tools_.context, rows_.pass(), tools_.cache);
-  });
-  if (!fitted) return false;
-  note_bad_rows(forward);
-  if (!run_head(forward.hidden)) return false;
+  if (rows_.n_rows() > 0 && !compute()) return false;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (lanes_[i].pass_seq >= 0) advance(lanes_[i]);
   }
   std::erase_if(lanes_, [](const Lane& lane) { return lane.finished; });
   return true;
+}
+
+// False when memory is short.
+bool Run::compute() {
+  account_rows();
+  ForwardResult forward;
+  const bool fitted = fits([&] { forward = tools_.model.forward(tools_.context, rows_.pass(), tools_.cache); });
+  if (!fitted) return false;
+  note_bad_rows(forward);
+  return run_head(forward.hidden);
 }
 
 void Run::build_pass() {
@@ -77,7 +80,8 @@ void Run::add_decode_rows(size_t i) {
   add_query(i, lane.pos, 0, 0);
 }
 
-// As many positions as the pass still has room for; at least one in a pass without other prefill rows.
+// As many positions as the pass still has room for; at least one in a pass without other prefill rows. Blocks taken
+// over cost no row, but output rows over them do.
 void Run::add_prefill_rows(size_t i) {
   Lane& lane = lanes_[i];
   const TrieNode& n = node(lane.node);
@@ -85,30 +89,60 @@ void Run::add_prefill_rows(size_t i) {
     return rows_.n_rows(RowKind::prefill, Stream::base) + rows_.n_rows(RowKind::prefill, Stream::output);
   };
   if (used() >= chunk_) return;
-  lane.pass_seq = rows_.add_sequence({});  // its view follows, when the cache has grown
-  int32_t pos = lane.pos;
+  lane.pass_seq = rows_.add_sequence({});                         // its view follows, when the cache has grown
+  int32_t pos = lane.pos, there = tools_.cache.length(lane.seq);  // K/V of positions before `there` are in the cache
   for (; pos < n.end; ++pos) {
+    if (pos >= there) there = adopt_blocks(lane, pos);
     const bool wanted = lane.next_event < lane.events.size() && lane.events[lane.next_event].row == pos;
-    const bool pair = wanted && two_streams_;
-    if (used() + (pair ? 2 : 1) > chunk_ && used() > 0) break;
+    const bool base = pos >= there, output = wanted && two_streams_;
+    if (used() + (base ? 1 : 0) + (output ? 1 : 0) > chunk_ && used() > 0) break;
     Row row{n.tokens[pos - n.begin], pos, lane.pass_seq, Stream::base, RowKind::prefill, -1};
-    ++lane.n_rows_base;
-    if (pair) {
-      rows_.add(row);
+    if (wanted && !two_streams_) row.want = rows_.next_want();
+    if (base) rows_.add(row);
+    if (output) {
       row.stream = Stream::output;
-      ++lane.n_rows_output;
-    }
-    if (wanted) {
-      size_t last = lane.next_event;
-      while (last < lane.events.size() && lane.events[last].row == pos) ++last;
       row.want = rows_.next_want();
-      add_query(i, pos, lane.next_event, last);
-      lane.next_event = last;
+      rows_.add(row);
     }
-    rows_.add(row);
+    lane.n_rows_base += base ? 1 : 0;
+    lane.n_rows_output += output ? 1 : 0;
+    if (!wanted) continue;
+    const size_t first = lane.next_event;
+    while (lane.next_event < lane.events.size() && lane.events[lane.next_event].row == pos) ++lane.next_event;
+    add_query(i, pos, first, lane.next_event);
   }
-  HAY_CHECK(tools_.cache.extend(lane.seq, pos), "a reserved block is missing");
+  lane.next_pos = pos;
+  if (pos > tools_.cache.length(lane.seq)) {
+    HAY_CHECK(tools_.cache.extend(lane.seq, pos), "a reserved block is missing");
+  }
   rows_.set_view(lane.pass_seq, tools_.cache.view(lane.seq, agenda_.rope_tokens(lane.node)));
+}
+
+// Takes over the blocks from `pos` on that are kept; the position behind the last.
+int32_t Run::adopt_blocks(Lane& lane, int32_t pos) {
+  if (lane.keys.empty() || pos % kBlockTokens != 0 || kept_blocks_.empty()) return pos;
+  int32_t there = pos;
+  while (there + kBlockTokens <= node(lane.node).end) {
+    const BlockKey key = lane.keys.of(there / kBlockTokens);
+    if (!kept_blocks_.has(key)) break;
+    // Rows before it are in this pass: their K/V come first.
+    if (there == pos) HAY_CHECK(tools_.cache.extend(lane.seq, pos), "a reserved block is missing");
+    kept_blocks_.adopt(lane.seq, key);
+    there += kBlockTokens;
+  }
+  return there;
+}
+
+// Keeps the blocks completed by this pass, as far as memory that nobody has reserved allows.
+void Run::keep_blocks(const Lane& lane) {
+  if (lane.keys.empty()) return;
+  for (int32_t b = lane.pos / kBlockTokens; (b + 1) * kBlockTokens <= lane.next_pos; ++b) {
+    if (std::any_of(budget_.begin(), budget_.end(), [](int32_t amount) { return amount <= 0; })) return;
+    const BlockKey key = lane.keys.of(b);
+    if (kept_blocks_.has(key)) continue;
+    kept_blocks_.insert(lane.seq, key);
+    for (int32_t& amount : budget_) --amount;
+  }
 }
 
 void Run::add_query(size_t lane, int32_t row, size_t first_event, size_t last_event) {

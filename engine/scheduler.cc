@@ -103,6 +103,15 @@ AgendaLimits Scheduler::agenda_limits(bool prefix_reuse) const {
           .rope_class = [this](int32_t n) { return model_.rope_class(n); }};
 }
 
+// How far K/V look back when blocks may be reused by what they depend on, else 0: output rows read them beside the base
+// rows, so that none that is wanted is skipped, and nothing is freed behind a window.
+int64_t Scheduler::reach_tokens() const {
+  const std::vector<int32_t> windows = Cache::windows(specs_);
+  const bool keeps_all = std::all_of(windows.begin(), windows.end(), [](int32_t w) { return w == 0; });
+  if (!model_.two_streams() || !keeps_all || Cache::bytes_per_state(specs_) > 0) return 0;
+  return model_.info().reach_tokens;
+}
+
 void Scheduler::answer(std::span<const Request> requests, const AnswerSink& sink, const StopFlag& stop) {
   std::vector<Work> works;
   works.reserve(requests.size());
@@ -138,6 +147,7 @@ bool Scheduler::run_round(Round& round, const StopFlag& stop) {
   if (context_.device() == Device::cpu) cache_.reset();  // costs nothing to make anew, and gives its pages back
   MemoryPlan plan = plan_passes(model_, context_, round.limits);
   if (cache_ && round.limits.bytes == 0) plan.cache_budget_bytes += cache_->bytes();  // its memory can be had again
+  plan.reach_tokens = round.prefix_reuse ? reach_tokens() : 0;
   const Agenda agenda(round.works, round.todo, agenda_limits(round.prefix_reuse));
   for (const auto& [index, failure] : agenda.refused()) round.emit({.index = index, .result = failure, .effort = {}});
   const CacheNeeds needs(agenda.trie(), specs_, plan.chunk);
@@ -205,6 +215,7 @@ WorkPlan Scheduler::plan(std::span<const Request> requests) const {
   std::vector<size_t> all(works.size());
   std::iota(all.begin(), all.end(), size_t{0});
   MemoryPlan memory = plan_passes(model_, context_, options_.memory);
+  memory.reach_tokens = options_.prefix_reuse ? reach_tokens() : 0;
   const Agenda agenda(works, all, agenda_limits(options_.prefix_reuse));
   const CacheNeeds needs(agenda.trie(), specs_, memory.chunk);
   plan_cache(memory, agenda, needs, kind_bytes_);

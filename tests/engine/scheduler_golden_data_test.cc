@@ -11,6 +11,7 @@
 
 #include "base/file_map.h"
 #include "base/parallel.h"
+#include "base/rng.h"
 #include "engine/scheduler.h"
 #include "tests/support/golden_model.h"
 #include "tests/support/paths.h"
@@ -161,6 +162,48 @@ TEST_P(SchedulerOrthros, ContinuationScoresAndKeysEqualTheReference) {
       EXPECT_LE(test::relative_l2(v, s.v_last), 1e-5);
     }
   }
+}
+
+// orthros.md section 3, property 4, on the real arithmetic: what is taken over has the bits of what is computed.
+TEST_P(SchedulerOrthros, ADepthSweepHasTheSameBitsWithAndWithoutReuse) {
+  HAY_NEED_DATA(folder, "golden/" + GetParam());
+  GoldenModel golden(folder, DType::f32);
+  const ModelInfo& info = golden.model().info();
+  Rng rng(1);
+  std::vector<int32_t> haystack(500);
+  for (int32_t& id : haystack) id = static_cast<int32_t>(rng.below(static_cast<uint64_t>(info.vocab_size)));
+  std::vector<Request> requests;
+  for (size_t at = 0; at < haystack.size(); at += 99) {
+    GenerateRequest request{.prompt = haystack, .max_new_tokens = 4, .ignore_eos = true};
+    std::fill_n(request.prompt.begin() + static_cast<long>(at), 5, 7);
+    requests.emplace_back(request);
+    requests.emplace_back(NllRequest{request.prompt, {{100, 300, 499}}});
+  }
+  std::vector<std::vector<float>> first(requests.size());
+  int64_t rows[2] = {0, 0};
+  for (const bool reuse : {false, true}) {
+    SchedulerOptions options;
+    options.prefix_reuse = reuse;
+    options.memory.chunk = 128;
+    options.allow_beyond_window = true;
+    Scheduler scheduler(golden.model(), golden.context(), nullptr, options);
+    const auto check = [&](const Answer& answer) {
+      const auto* generated = std::get_if<GenerateAnswer>(&answer.result);
+      const std::vector<float> values =
+          generated != nullptr ? generated->logprobs : std::get<NllAnswer>(answer.result).nll;
+      if (reuse) {
+        EXPECT_EQ(values, first[answer.index]) << answer.index;
+      } else {
+        first[answer.index] = values;
+      }
+    };
+    scheduler.answer(requests, check, StopFlag{});
+    rows[reuse ? 1 : 0] = scheduler.stats().rows_base;
+  }
+  if (info.reach_tokens > 0 && info.reach_tokens < 100) {
+    EXPECT_LT(rows[1], 500 + 6 * (5 + info.reach_tokens + 2 * 64 + 4));
+  }
+  EXPECT_LT(rows[1], rows[0]);
 }
 
 const auto kName = [](const testing::TestParamInfo<std::string>& tested) {

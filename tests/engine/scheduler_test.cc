@@ -238,6 +238,7 @@ std::vector<HashModel::Options> models() {
       {.layers = {Layer::recurrent}, .eos = {3}},
       {.layers = {Layer::window, Layer::window, Layer::full}, .window = 5, .two_streams = true, .eos = {3}},
       {.layers = {Layer::full, Layer::full}, .rope_limit = 60, .eos = {3}},
+      {.layers = {Layer::window, Layer::window, Layer::window}, .window = 5, .two_streams = true, .eos = {3}},
   };
 }
 
@@ -327,6 +328,64 @@ TEST(Scheduler, ComputesTheRowsOfEachRegimeAndNoMore) {
   // Four options of one token each share the one output row; longer ones add m − 1 of both.
   EXPECT_EQ(rows(ScoreRequest{.context = context, .continuations = {{1}, {2}, {3}, {4}}}), Pair(20, 1));
   EXPECT_EQ(rows(ScoreRequest{.context = context, .continuations = {{1, 2}, {2, 2}, {3, 2, 2}}}), Pair(24, 5));
+}
+
+// One haystack, a needle of `n` tokens at each of 11 depths, and a question.
+std::vector<Request> depth_sweep(Rng& rng, size_t length, size_t n, bool insert) {
+  const std::vector<int32_t> haystack = random_ids(rng, length, 13), needle = random_ids(rng, n, 13);
+  std::vector<Request> requests;
+  for (size_t depth = 0; depth <= 10; ++depth) {
+    const size_t at = (length - n) * depth / 10;
+    std::vector<int32_t> ids(haystack.begin(), haystack.begin() + static_cast<long>(at));
+    ids.insert(ids.end(), needle.begin(), needle.end());
+    ids.insert(ids.end(), haystack.begin() + static_cast<long>(at + (insert ? 0 : n)), haystack.end());
+    requests.push_back(GenerateRequest{.prompt = ids, .max_new_tokens = 3});
+    if (depth % 4 == 1) requests.push_back(NllRequest{ids, {{5, 600, 601, 700, 1000}}});
+  }
+  return requests;
+}
+
+// orthros.md section 3, property 4.
+TEST(Scheduler, ADepthSweepReusesAllButTheReachBehindEachEdit) {
+  HashModel model({.layers = {Layer::window, Layer::window, Layer::window}, .window = 5, .two_streams = true});
+  Rng rng(8);
+  const std::vector<Request> requests = depth_sweep(rng, 1500, 10, false);
+  const std::vector<std::string> want = all_expected(model, requests);
+  for (const int32_t batch : {1, 2, 64}) {
+    for (const int32_t chunk : {7, 64, 512}) {
+      SchedulerOptions options;
+      options.memory.batch_size = batch;
+      options.memory.chunk = chunk;
+      model.n_base_rows = 0;
+      const Ran ran = run(model, requests, options);
+      EXPECT_EQ(ran.answers, want);
+      // Per depth: the needle, 12 positions of reach, and what a block's borders add; and 2 rows of decoding.
+      if (chunk == 64) {
+        EXPECT_LT(model.n_base_rows, 1500 + 11 * (10 + 12 + 2 * 63 + 2)) << batch;
+      }
+      EXPECT_EQ(ran.stats.rows_base, model.n_base_rows);
+    }
+  }
+  SchedulerOptions off;
+  off.prefix_reuse = false;
+  model.n_base_rows = 0;
+  EXPECT_EQ(run(model, requests, off).answers, want);
+  EXPECT_GT(model.n_base_rows, 14 * 1000);
+}
+
+TEST(Scheduler, SweepsAreAnsweredTheSameWithLittleMemoryAndInsertedNeedles) {
+  HashModel model({.layers = {Layer::window, Layer::window}, .window = 40, .two_streams = true});
+  Rng rng(9);
+  const std::vector<Request> requests = depth_sweep(rng, 1100, 70, true);
+  const std::vector<std::string> want = all_expected(model, requests);
+  const int64_t block = Cache::bytes_per_block(model.state_specs(), DType::f32);
+  for (const int64_t n_blocks : {24, 30, 45, 70, 1000}) {
+    SchedulerOptions options;
+    options.memory.batch_size = 3;
+    options.memory.chunk = 100;
+    options.memory.bytes = n_blocks * block + 100 * (2 * 106 + 103);
+    EXPECT_EQ(run(model, requests, options).answers, want) << n_blocks;
+  }
 }
 
 TEST(Scheduler, ComputesAFullPrefixHitWithOneOutputRow) {
