@@ -1,6 +1,6 @@
 // Golden checkpoints on a GPU: float32 against the float64 reference, bf16 against transformers' own bf16 error, greedy
-// continuations, and the same bits under every batch, chunk, order and prefix reuse. Cases come from tests/golden and,
-// when it is there, from HAYFORK_TEST_DATA; kinds without CUDA kernels are named and left out.
+// continuations, and the same bits under every batch, chunk, order and prefix reuse. Cases come from
+// tests/golden/models and, when it is there, from HAYFORK_TEST_DATA; kinds without CUDA kernels are named and left out.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,8 +22,7 @@ std::vector<std::filesystem::path> cases() {
     if (!std::filesystem::exists(root)) return;
     for (const auto& folder : test::golden_cases(root)) all.push_back(folder);
   };
-  take(test::source_dir() / "tests/golden/hf");
-  take(test::source_dir() / "tests/golden/reference");
+  take(test::source_dir() / "tests/golden/models");
   for (const char* kind : {"golden/hf", "golden/reference"}) {
     if (const auto root = test::data_path(kind)) take(*root);
   }
