@@ -61,8 +61,9 @@ struct ModelOptions {
   EventSink events;                              // warnings
 };
 
-// Reads config.json, checks every key (rulings A12), maps the weights, packs them for the context's device.
-// Throws: not_found, corrupt, unsupported (subject model); resource.
+// Reads config.json, checks every key (rulings A12), maps the weights, packs them for the context's device. A `folder`
+// of the form random:SHAPE is a made-up model (rulings A16). Throws: usage (its name), not_found, corrupt, unsupported
+// (subject model); resource.
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const ModelOptions& options);
 
 }  // namespace hayfork::engine

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <map>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -119,6 +119,7 @@ bool Weights::has(const std::string& name) const {
 }
 
 TensorView Weights::take(const std::string& name, std::span<const int64_t> shape, bool floating) {
+  if (seed_) return make_up(name, shape, floating);
   const Entry* entry = find(name);
   if (entry == nullptr) {
     throw Error(ErrorCode::not_found, ErrorSubject::model, fmt::format("tensor {} is missing", name),
@@ -185,7 +186,8 @@ void Weights::require_finite(const TensorView& t) {
                .next = "the checkpoint is damaged or its training diverged"});
 }
 
-void Weights::drop(const TensorView& tensor) const {
+void Weights::drop(const TensorView& tensor) {
+  made_up_.erase(tensor.name);
   if (const Entry* entry = find(tensor.name)) entry->file->drop(*entry->tensor);
 }
 

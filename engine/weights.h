@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -31,6 +33,10 @@ class Weights {
   // Throws: not_found (no weights, a shard or a listed tensor missing), corrupt.
   explicit Weights(const std::filesystem::path& folder);
 
+  // Tensors made up as they are asked for, the same for the same seed and name: bf16, of a size that keeps activations
+  // ordinary. For speed and memory studies of shapes nobody has weights of. has() is false for every name.
+  static Weights random(uint64_t seed);
+
   bool has(const std::string& name) const;
   // A floating-point tensor (f32, bf16, f16) of exactly this shape, marked as used.
   // Throws: not_found, corrupt ("want … found …").
@@ -42,7 +48,7 @@ class Weights {
   // Throws corrupt, naming the tensor and the first element that is NaN or infinite. Reads all of it.
   static void require_finite(const TensorView& tensor);
   // Lets the kernel take back the tensor's pages; the view must not be read afterwards.
-  void drop(const TensorView& tensor) const;
+  void drop(const TensorView& tensor);
   // Marks as used every tensor whose name begins with `prefix` or (`suffix` set) ends with it.
   void ignore_prefix(const std::string& prefix);
   void ignore_suffix(const std::string& suffix);
@@ -58,6 +64,8 @@ class Weights {
   const std::vector<std::filesystem::path>& files() const { return paths_; }
 
  private:
+  Weights() = default;
+  TensorView make_up(const std::string& name, std::span<const int64_t> shape, bool floating);
   const Entry* find(const std::string& name) const;
   TensorView take(const std::string& name, std::span<const int64_t> shape, bool floating);
 
@@ -66,6 +74,8 @@ class Weights {
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::vector<Entry> entries_;  // sorted by name
   std::set<std::string> used_;
+  std::optional<uint64_t> seed_;  // of random()
+  std::map<std::string, std::vector<std::byte>> made_up_;
 };
 
 // Rulings A11: SHA-256 over the lines "name dtype shape sha256(bytes)\n" sorted by name (shape as [a,b,…], dtype as the

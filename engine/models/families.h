@@ -32,6 +32,8 @@ ConfigKeys gemma4_keys();
 ModelSpec build_gemma4(const FamilyInput& input);
 ConfigKeys gpt_oss_keys();
 ModelSpec build_gpt_oss(const FamilyInput& input);
+ConfigKeys minicpm_keys();
+ModelSpec build_minicpm(const FamilyInput& input);
 ConfigKeys minimax_keys();
 ModelSpec build_minimax(const FamilyInput& input);
 ConfigKeys mamba2_keys();

@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "engine/model.h"
+#include "engine/models/random.h"
 #include "engine/models/registry.h"
 
 namespace hayfork::engine {
@@ -24,9 +26,24 @@ std::string read_provenance(const std::filesystem::path& folder) {
   return Config::load(folder, "hayfork.json").text("weights_provenance", "");
 }
 
+std::unique_ptr<Model> make_random_model(Context& context, const std::string& name, const ModelOptions& options) {
+  const RandomModel random = parse_random(name);
+  ResolvedModel resolved = resolve_model(
+      Config::parse(random.config, name), [](const std::string&) { return false; }, options);
+  apply_modifiers(resolved.spec, random);
+  Weights weights = Weights::random(random.seed);
+  ModelInfo info{.name = name,
+                 .path = name,
+                 .weights_sha256 = sha256_hex(name),
+                 .config_sha256 = sha256_hex(resolved.config_sha256 + name),
+                 .weights_provenance = "random"};
+  return make_transformer(context, weights, resolved.spec, std::move(info));
+}
+
 }  // namespace
 
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const ModelOptions& options) {
+  if (is_random_name(folder.string())) return make_random_model(context, folder.string(), options);
   if (!std::filesystem::exists(folder / "config.json")) {
     throw Error(ErrorCode::not_found, ErrorSubject::model, fmt::format("no model in {}", folder.string()),
                 {.where = (folder / "config.json").string(),

@@ -30,6 +30,7 @@ constexpr std::array kFamilies = {
     Family{"qwen3_next", qwen3_next_keys, build_qwen3_next},
     Family{"qwen3_5_moe_text", qwen3_5_moe_keys, build_qwen3_5_moe},
     Family{"gpt_oss", gpt_oss_keys, build_gpt_oss},
+    Family{"minicpm", minicpm_keys, build_minicpm},
     Family{"minimax", minimax_keys, build_minimax},
     Family{"mamba2", mamba2_keys, build_mamba2},
     Family{"transformer", fla_transformer_keys, build_fla_transformer},

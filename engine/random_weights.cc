@@ -1,0 +1,79 @@
+// Weights::random: every value is a function of seed, name and index alone, so that threads and order do not matter.
+#include <cmath>
+
+#include "base/half.h"
+#include "base/parallel.h"
+#include "engine/weights.h"
+
+namespace hayfork::engine {
+namespace {
+
+// splitmix64 (Steele et al. 2014): a bijection whose outputs pass for independent.
+uint64_t mix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+uint64_t key_of(uint64_t seed, const std::string& name) {
+  uint64_t key = mix(seed);
+  for (const char c : name) key = mix(key ^ static_cast<unsigned char>(c));
+  return key;
+}
+
+// Values are uniform in centre ± spread.
+struct Range {
+  float centre, spread;
+};
+
+Range range_of(const std::string& name, std::span<const int64_t> shape) {
+  if (name.ends_with("A_log")) return {1.4F, 1.4F};     // decay rates 1 … 16
+  if (name.ends_with("dt_bias")) return {-4.0F, 2.0F};  // step sizes 0.002 … 0.1
+  if (name.ends_with(".offset") || name.ends_with("sinks")) return {0, 0};
+  if (name.ends_with("bias")) return {0, 0.1F};
+  if (shape.size() < 2) return {1, 0};  // norms and scales
+  const auto fan_in = static_cast<float>(shape.back());
+  return {0, std::sqrt(3.0F / fan_in)};  // variance 1 / fan-in
+}
+
+uint8_t random_byte(const std::string& name, uint64_t bits) {
+  // MXFP4 exponents around 2^−7, so that expanded weights are of ordinary size; the rest are any four-bit values.
+  return static_cast<uint8_t>(name.ends_with("_scales") ? 119 + bits % 3 : bits);
+}
+
+}  // namespace
+
+Weights Weights::random(uint64_t seed) {
+  Weights weights;
+  weights.seed_ = seed;
+  return weights;
+}
+
+TensorView Weights::make_up(const std::string& name, std::span<const int64_t> shape, bool floating) {
+  int64_t n = 1;
+  for (const int64_t size : shape) n *= size;
+  std::vector<std::byte>& bytes = made_up_[name];
+  const uint64_t key = key_of(*seed_, name);
+  if (bytes.empty() && floating) {
+    bytes.resize(static_cast<size_t>(n) * sizeof(bf16));
+    auto* values = reinterpret_cast<bf16*>(bytes.data());
+    const Range range = range_of(name, shape);
+    parallel_for(n, 1 << 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto bits = static_cast<float>(mix(key + static_cast<uint64_t>(i)) >> 40);  // 24 bits
+        values[i] = to_bf16(range.centre + range.spread * (bits * 0x1p-23F - 1.0F));
+      }
+    });
+  } else if (bytes.empty()) {
+    bytes.resize(static_cast<size_t>(n));
+    parallel_for(n, 1 << 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        bytes[static_cast<size_t>(i)] = std::byte{random_byte(name, mix(key + static_cast<uint64_t>(i)))};
+      }
+    });
+  }
+  return {name, floating ? DType::bf16 : DType::u8, {shape.begin(), shape.end()}, bytes.data(), bytes.size()};
+}
+
+}  // namespace hayfork::engine
