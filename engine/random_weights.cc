@@ -3,24 +3,11 @@
 
 #include "base/half.h"
 #include "base/parallel.h"
+#include "base/rng.h"
 #include "engine/weights.h"
 
 namespace hayfork::engine {
 namespace {
-
-// splitmix64 (Steele et al. 2014): a bijection whose outputs pass for independent.
-uint64_t mix(uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
-uint64_t key_of(uint64_t seed, const std::string& name) {
-  uint64_t key = mix(seed);
-  for (const char c : name) key = mix(key ^ static_cast<unsigned char>(c));
-  return key;
-}
 
 // Values are uniform in centre ± spread.
 struct Range {
@@ -54,14 +41,14 @@ TensorView Weights::make_up(const std::string& name, std::span<const int64_t> sh
   int64_t n = 1;
   for (const int64_t size : shape) n *= size;
   std::vector<std::byte>& bytes = made_up_[name];
-  const uint64_t key = key_of(*seed_, name);
+  const uint64_t key = Rng(*seed_, name).next();
   if (bytes.empty() && floating) {
     bytes.resize(static_cast<size_t>(n) * sizeof(bf16));
     auto* values = reinterpret_cast<bf16*>(bytes.data());
     const Range range = range_of(name, shape);
     parallel_for(n, 1 << 16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const auto bits = static_cast<float>(mix(key + static_cast<uint64_t>(i)) >> 40);  // 24 bits
+        const auto bits = static_cast<float>(Rng(key + static_cast<uint64_t>(i)).next() >> 40);  // 24 bits
         values[i] = to_bf16(range.centre + range.spread * (bits * 0x1p-23F - 1.0F));
       }
     });
@@ -69,7 +56,7 @@ TensorView Weights::make_up(const std::string& name, std::span<const int64_t> sh
     bytes.resize(static_cast<size_t>(n));
     parallel_for(n, 1 << 16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        bytes[static_cast<size_t>(i)] = std::byte{random_byte(name, mix(key + static_cast<uint64_t>(i)))};
+        bytes[static_cast<size_t>(i)] = std::byte{random_byte(name, Rng(key + static_cast<uint64_t>(i)).next())};
       }
     });
   }
