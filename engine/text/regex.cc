@@ -12,7 +12,7 @@
 namespace hayfork::engine {
 namespace {
 
-constexpr int32_t kTimeLimit = 200000;      // ICU's steps, about a millisecond each at most: endless backtracking ends
+constexpr int32_t kTimeLimit = 2000;  // of one match, in ICU's units of about a millisecond: endless backtracking ends
 constexpr int32_t kStackLimit = 256 << 20;  // bytes of backtracking state
 constexpr size_t kMaxPattern = 64 << 10;
 
