@@ -264,7 +264,10 @@ std::string weights_digest(const std::filesystem::path& folder, const std::files
   const std::string digest = compute_digest(weights);
   if (!cache.empty() && !key.empty()) {
     if (!known.empty() && known.back() != '\n') known += '\n';
-    write_file_atomically(cache, known + key + " " + digest + "\n");
+    try {
+      write_file_atomically(cache, known + key + " " + digest + "\n");
+    } catch (const Error&) {  // a full or read-only cache costs time, not the run
+    }
   }
   return digest;
 }

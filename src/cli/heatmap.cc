@@ -1,0 +1,122 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file_map.h"
+#include "cli/grid_view.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+
+namespace hayfork::cli {
+namespace {
+
+using runs::HeatGrid;
+
+struct HeatmapOptions {
+  std::vector<std::string> runs;
+  DbOptions db;
+  std::string metric, by = "model", out, theme = "cividis", heading;
+  bool difference = false;
+};
+
+// The grids of a run, or of the one task that was asked for.
+std::vector<TaskGrid> grids_of(runs::Store& store, const std::string& reference, const std::string& metric) {
+  const runs::RunSelection selection = store.select(reference);
+  const runs::RunView view = store.show_run(selection.run.id);
+  std::vector<TaskGrid> grids;
+  std::string known;
+  for (const runs::RunTaskView& task : view.tasks) {
+    known += (known.empty() ? "" : ", ") + task.task.name;
+    if (selection.task && task.task.name != *selection.task) continue;
+    const std::vector<runs::GridCell> cells = store.grid(task.row.id);
+    const bool any = std::any_of(cells.begin(), cells.end(), [](const auto& c) { return c.ctx_len && c.depth_pct; });
+    if (any) grids.push_back(task_grid(store, view, task, metric));
+  }
+  if (grids.empty()) {
+    throw Error(ErrorCode::usage, ErrorSubject::general, fmt::format("{} has no length × depth grid", reference),
+                {.why = "its tasks are " + (known.empty() ? "none" : known)});
+  }
+  return grids;
+}
+
+void give_titles(std::vector<TaskGrid>& grids, const std::string& by) {
+  const bool one_task =
+      std::all_of(grids.begin(), grids.end(), [&](const TaskGrid& g) { return g.task == grids[0].task; });
+  for (TaskGrid& grid : grids) {
+    if (by == "run") grid.grid.title = grid.run_id + "  " + grid.model;
+    if (!one_task) grid.grid.title += "  " + grid.task;
+  }
+}
+
+void write(const HeatmapOptions& options, const std::vector<HeatGrid>& grids, const runs::HeatOptions& how,
+           Console& console) {
+  const std::string& out = options.out;
+  if (out.empty()) {
+    console.out(grid_text(grids, how, console));
+    for (const HeatGrid& grid : grids) console.note(fmt::format("{}: {}", grid.title, runs::finding(grid, how.metric)));
+  } else if (out == "-") {
+    console.out(runs::heatmap_svg(grids, how));
+  } else if (out.ends_with(".svg")) {
+    write_file_atomically(out, runs::heatmap_svg(grids, how));
+  } else {
+    write_file_atomically(out, runs::svg_to_png(runs::heatmap_svg(grids, how)));
+  }
+  if (!out.empty() && out != "-") console.note("wrote " + out);
+}
+
+int run(const HeatmapOptions& options, Console& console) {
+  if (!options.out.empty() && options.out != "-" && !options.out.ends_with(".svg") && !options.out.ends_with(".png")) {
+    throw Error(ErrorCode::usage, ErrorSubject::general,
+                fmt::format("-o: cannot tell the format of \"{}\"", options.out),
+                {.why = "want FILE.svg, FILE.png or - (SVG on standard output)"});
+  }
+  runs::Store store = open_to_read(options.db, console);
+  std::vector<TaskGrid> found;
+  for (const std::string& reference : options.runs.empty() ? std::vector<std::string>{"@last"} : options.runs) {
+    for (TaskGrid& grid : grids_of(store, reference, options.metric)) found.push_back(std::move(grid));
+  }
+  give_titles(found, options.by);
+  runs::HeatOptions how;
+  how.metric = found.front().metric;
+  how.theme = options.theme == "classic" ? runs::Theme::classic : runs::Theme::cividis;
+  how.heading = options.heading;
+  std::vector<HeatGrid> grids;
+  if (options.difference) {
+    if (found.size() != 2) {
+      throw Error(ErrorCode::usage, ErrorSubject::general, "--diff takes two grids",
+                  {.why = fmt::format("these runs have {}", found.size()), .next = "name RUN:TASK twice"});
+    }
+    how.is_difference = true;
+    grids.push_back(runs::difference(found[0].grid, found[1].grid));
+    grids[0].title = found[1].grid.title + " − " + found[0].grid.title;
+  } else {
+    for (TaskGrid& grid : found) grids.push_back(std::move(grid.grid));
+  }
+  write(options, grids, how, console);
+  return 0;
+}
+
+}  // namespace
+
+Action declare_heatmap(Flags& flags) {
+  auto options = std::make_shared<HeatmapOptions>();
+  flags.arguments("RUN[:TASK]", options->runs, "One or more. Default: the newest.").kind = "run";
+  flags.group("What to draw");
+  flags.text("metric", options->metric, "NAME", "Default: the task's primary one.").configurable = false;
+  flags.choice("by", options->by, {"model", "run"}, "What the titles name.").configurable = false;
+  flags.toggle("diff", options->difference, "The second minus the first.").configurable = false;
+  flags.choice("theme", options->theme, {"cividis", "classic"},
+               "Colours: cividis survives greyscale and colour blindness, classic is the usual red to green.");
+  flags.text("title", options->heading, "TEXT", "A heading.").configurable = false;
+  flags.group("Output");
+  FlagInfo& out = flags.text("o,out", options->out, "FILE",
+                             "FILE.svg, FILE.png, or - for SVG on standard output. Default: in the terminal.");
+  out.kind = "file";
+  out.configurable = false;
+  declare_db(flags, options->db);
+  return [options](Console& console) { return run(*options, console); };
+}
+
+}  // namespace hayfork::cli

@@ -1,0 +1,44 @@
+// A run's plan, made and ready to be computed: the engine, the tasks, and the identity that resume, shards and merge go
+// by (rulings A11).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/events.h"
+#include "cli/engine_flags.h"
+#include "cli/run_config.h"
+#include "engine/engine.h"
+#include "runs/store.h"
+#include "tasks/tasks.h"
+
+namespace hayfork::cli {
+
+struct Plan {
+  RunConfig config;
+  std::unique_ptr<engine::Engine> engine;
+  TextSide text;
+  std::vector<std::unique_ptr<tasks::Task>> tasks;  // after the engine: they borrow its tokenizer
+
+  int64_t n_samples() const;
+};
+
+// Opens the model and makes the tasks. `digest`: compute the weights' digest (a dry run needs none).
+// Throws: usage when a length is past the model's window (interface.md section 2), and what opening and making throw.
+Plan make_plan(RunConfig config, const EngineFlags& flags, bool digest, Console& console, const EventSink& events);
+// The check alone.
+void check_window(const std::vector<std::unique_ptr<tasks::Task>>& tasks, const engine::ModelInfo& info);
+
+std::string plan_sha256(const Plan& plan);
+
+// Rows of the store that say what is run.
+runs::ModelRow model_row(const engine::ModelInfo& info);
+std::vector<runs::ModelLayerRow> layer_rows(const engine::ModelInfo& info);
+runs::PlannedTask planned_task(const tasks::Task& task, const RunConfig& config);
+runs::HostRow host_row();
+
+// How often each sample's document stood earlier in its task's plan (rulings B5), by plan index.
+std::vector<int64_t> occurrences(const tasks::Task& task);
+
+}  // namespace hayfork::cli

@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "cli/dry_run.h"
+#include "cli/execute.h"
+#include "cli/grid_view.h"
+#include "cli/results.h"
+#include "cli/verbs.h"
+
+namespace hayfork::cli {
+namespace {
+
+struct RunOptions {
+  RunConfig config;
+  ExecuteOptions execute;
+  OutputOptions output;
+  bool dry_run = false;
+};
+
+void print_outcome(const RunOutcome& outcome, runs::Store& store, const OutputOptions& output, Console& console) {
+  const bool people = output.format == "table" || output.format == "md" || output.format == "latex";
+  const runs::RunView view = store.show_run(outcome.run);
+  runs::Section section = results_section(view, {}, !people);
+  print(console, {"run", {std::move(section)}}, output);
+  if (output.format == "table" && !console.quiet()) print_grids(view, store, console);
+}
+
+int run(const RunOptions& options, Console& console) {
+  RunConfig config = options.config;
+  config.model = options.execute.engine.model;
+  config.tokenizer = options.execute.engine.tokenizer;
+  config.ignored_config_keys = options.execute.engine.ignored_config_keys;
+  EventLog events(console);
+  // The database first: a run of hours must not end at a file that cannot be written.
+  std::optional<runs::Store> store;
+  if (!options.dry_run) store.emplace(open_to_write(options.execute.db, console));
+  const Plan plan = make_plan(std::move(config), options.execute.engine, !options.dry_run, console, events.sink());
+  if (options.dry_run) {
+    print_dry_run(plan, options.output, console);
+    return plan.n_samples() > 0 ? 0 : 5;
+  }
+  const RunOutcome outcome = begin_and_execute(plan, *store, options.execute, events, console);
+  print_outcome(outcome, *store, options.output, console);
+  store->close();
+  return outcome.status;
+}
+
+struct ResumeVerb {
+  std::string run = "@last";
+  ExecuteOptions execute;
+  OutputOptions output;
+};
+
+int resume(const ResumeVerb& options, Console& console) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(options.execute.db.db, ignored)) open_to_read(options.execute.db, console);  // its error
+  runs::Store store = open_to_write(options.execute.db, console);
+  const runs::RunRow row = store.find_run(options.run);
+  if (store.shown_status(row) == "running") {
+    throw Error(ErrorCode::resource, ErrorSubject::database, fmt::format("run {} is still running", row.run_id),
+                {.where = options.execute.db.db, .next = "wait for it, or stop it and resume again"});
+  }
+  RunConfig config = run_config_from_json(row.config_json);
+  EngineFlags engine = options.execute.engine;
+  if (engine.model.empty()) engine.model = config.model;
+  if (engine.tokenizer.empty()) engine.tokenizer = config.tokenizer;
+  if (engine.dtype == "auto") engine.dtype = config.dtype;
+  if (engine.kv_dtype == "auto") engine.kv_dtype = config.kv_dtype;
+  engine.ignored_config_keys = config.ignored_config_keys;
+  config.model = engine.model;
+  config.tokenizer = engine.tokenizer;
+  EventLog events(console);
+  const Plan plan = make_plan(std::move(config), engine, true, console, events.sink());
+  ExecuteOptions execute = options.execute;
+  execute.engine = engine;
+  const RunOutcome outcome = resume_and_execute(plan, row, store, execute, events, console);
+  print_outcome(outcome, store, options.output, console);
+  store.close();
+  return outcome.status;
+}
+
+}  // namespace
+
+Action declare_run(Flags& flags) {
+  auto options = std::make_shared<RunOptions>();
+  flags.group("What to run");
+  FlagInfo& tasks =
+      flags.list("tasks", options->config.tasks, "A,B", "Tasks or suites: niah, @suite. hayfork list tasks.");
+  tasks.required = true;
+  tasks.kind = "task";
+  declare_plan(flags, options->config);
+  flags.group("Plan");
+  flags.toggle("dry-run", options->dry_run, "Print what the plan would take, and run nothing.").configurable = false;
+  flags.toggle("allow-beyond-window", options->config.allow_beyond_window,
+               "Also lengths past the model's own maximum; recorded with the run.");
+  declare_engine(flags, options->execute.engine);
+  declare_execution(flags, options->execute);
+  flags.group("Storage");
+  flags.text("name", options->execute.name, "NAME", "A name for the run; it can be used instead of its id.")
+      .configurable = false;
+  flags.list("tag", options->execute.tags, "TAG", "A tag; @tag:TAG finds the newest run that has it.");
+  flags.text("note", options->execute.note, "TEXT", "A note for people.").configurable = false;
+  flags.text("series", options->execute.series, "NAME", "Which series of checkpoints the model belongs to.");
+  flags.count("train-tokens", options->execute.train_tokens, "N", "Tokens the model was trained on.");
+  flags.count("train-step", options->execute.train_step, "N", "Training step of the checkpoint.");
+  declare_db(flags, options->execute.db);
+  declare_output(flags, options->output);
+  return [options](Console& console) { return run(*options, console); };
+}
+
+Action declare_resume(Flags& flags) {
+  auto options = std::make_shared<ResumeVerb>();
+  FlagInfo& run_argument = flags.argument("RUN", options->run, "Which run.");
+  run_argument.kind = "run";
+  declare_engine(flags, options->execute.engine, false);
+  flags.toggle("allow-mixed-numerics", options->execute.allow_mixed_numerics,
+               "Go on under another backend or library version; marks the run.");
+  declare_execution(flags, options->execute);
+  declare_db(flags, options->execute.db);
+  declare_output(flags, options->output);
+  return [options](Console& console) { return resume(*options, console); };
+}
+
+}  // namespace hayfork::cli

@@ -1,0 +1,205 @@
+#include "cli/verbs.h"
+
+namespace hayfork::cli {
+namespace {
+
+constexpr const char* kFirst = "First steps";
+constexpr const char* kEvaluate = "Evaluate";
+constexpr const char* kLook = "Look at results";
+constexpr const char* kEngine = "Ask the engine";
+constexpr const char* kKeep = "Data and database";
+constexpr const char* kProgram = "The program itself";
+
+const std::vector<Command>& table() {
+  static const std::vector<Command> commands = {
+      {"demo",
+       kFirst,
+       "evaluate the shipped checkpoints on the CPU and draw their heatmaps",
+       "Runs needle-in-a-haystack grids on the demo checkpoints, stores every sample in OUT/runs.db, writes one "
+       "heatmap a "
+       "model and one with all side by side (SVG and PNG), and tells what to look at. Needs no network, no GPU and no "
+       "configuration.",
+       {"hayfork demo", "hayfork demo --full --out /tmp/hayfork-demo"},
+       declare_demo},
+      {"doctor",
+       kFirst,
+       "what this machine and this build can do, and what is missing",
+       "Exit status 10 when a device that was asked for cannot be used, else 0.",
+       {"hayfork doctor"},
+       declare_doctor},
+
+      {"run",
+       kEvaluate,
+       "evaluate a model on tasks and store every sample",
+       "Prompts are planned before anything is computed; --dry-run prints that plan and stops. Samples are stored as "
+       "they "
+       "are answered, so that a run stopped in any way goes on with hayfork resume. Ctrl-C once finishes what is in "
+       "flight; twice stops now.",
+       {"hayfork run --model smollm2 --tasks niah --lengths 512-2k*2 --depths 0-100+25",
+        "hayfork run --model smollm2 --tasks niah --lengths 4k --samples 20 --dry-run"},
+       declare_run},
+      {"resume",
+       kEvaluate,
+       "go on with an interrupted run",
+       "The same plan minus what is stored; the result is bit for bit that of a run that was never stopped.",
+       {"hayfork resume", "hayfork resume r7f3k"},
+       declare_resume},
+
+      {"list runs",
+       kLook,
+       "runs of the database, newest first",
+       "",
+       {"hayfork list runs --since 7d --filter arch=swa"},
+       declare_list_runs},
+      {"list models", kLook, "models that have been evaluated", "", {}, declare_list_models},
+      {"list tasks", kLook, "tasks this program can run", "", {}, declare_list_tasks},
+      {"list suites", kLook, "named lists of tasks", "", {}, declare_list_suites},
+      {"list baselines", kLook, "named baselines and the runs they point at", "", {}, declare_list_baselines},
+      {"list devices", kLook, "devices runs were made on, and those here", "", {}, declare_list_devices},
+      {"show run",
+       kLook,
+       "one run: results, settings, identities, attempts, warnings",
+       "RUN is a run's id, a unique beginning of it, its name, @last, @tag:NAME or @baseline:NAME; RUN:TASK shows one "
+       "task. \"hayfork show RUN\" is the same.",
+       {"hayfork show @last", "hayfork show r7f3k:niah -o json"},
+       declare_show_run},
+      {"show sample",
+       kLook,
+       "one stored sample: prompt, answer, scores",
+       "",
+       {"hayfork show sample 17"},
+       declare_show_sample},
+      {"show prompt",
+       kLook,
+       "the prompts a task would send, without running anything",
+       "",
+       {"hayfork show prompt niah --model smollm2 --lengths 1k --index 3 --ids"},
+       declare_show_prompt},
+      {"show prompts", kLook, "the same as show prompt", "", {}, declare_show_prompt},
+      {"show model",
+       kLook,
+       "a model's layers, sizes and memory per token",
+       "",
+       {"hayfork show model demo/swa"},
+       declare_show_model},
+      {"heatmap",
+       kLook,
+       "length × depth accuracy as SVG, PNG or in the terminal",
+       "Cells that were not run are left out, never drawn as 0; failed samples are hatched. Several runs stand side by "
+       "side with the same scale.",
+       {"hayfork heatmap @last", "hayfork heatmap r7f3k r7e0a --by model -o niah.svg"},
+       declare_heatmap},
+
+      {"probe tokenize",
+       kEngine,
+       "text to token ids and back",
+       "One JSON line an input: {\"ids\":[…]} or {\"text\":…}.",
+       {"hayfork probe tokenize --model smollm2 --text 'Hello world'"},
+       declare_probe_tokenize},
+      {"probe logits",
+       kEngine,
+       "logits of given ids, to a safetensors file",
+       "F.json: {\"ids\":[[…],…]}. OUT gets the tensors \"logits.<i>\" [rows, V] f32.",
+       {"hayfork probe logits --model M --ids-file ids.json --out logits.safetensors"},
+       declare_probe_logits},
+      {"probe logprobs",
+       kEngine,
+       "log-probabilities of continuations",
+       "A request is a JSON line {\"context\":text|ids,\"continuations\":[text|ids,…]}; the answer "
+       "{\"logprob\":[…],\"is_greedy\":[…],\"n_tokens\":[…],\"tokens\":[[…],…],\"token_logprobs\":[[…],…]}. For texts, "
+       "blanks at the context's end move to the continuation, and the continuation's ids are what the whole text adds "
+       "to "
+       "the context's ids.",
+       {"hayfork probe logprobs --model M --requests requests.jsonl"},
+       declare_probe_logprobs},
+      {"probe nll",
+       kEngine,
+       "negative log-likelihood of tokens",
+       "A request is a JSON line {\"tokens\":ids} or {\"text\":…} with \"positions\":[…] or null (all but the first); "
+       "the "
+       "answer {\"nll\":[…]}.",
+       {"hayfork probe nll --model M --requests requests.jsonl"},
+       declare_probe_nll},
+      {"probe generate",
+       kEngine,
+       "continue prompts, greedily",
+       "A request is a JSON line {\"prompt\":text|ids,\"max_new_tokens\":n,\"stop\":[…],\"ignore_eos\":bool}; the "
+       "answer "
+       "{\"ids\":[…],\"text\":…,\"finish\":…}.",
+       {"hayfork probe generate --model M --requests requests.jsonl"},
+       declare_probe_generate},
+      {"probe chat",
+       kEngine,
+       "render messages with the model's chat template",
+       "",
+       {"hayfork probe chat --model M --messages messages.json"},
+       declare_probe_chat},
+      {"probe kv",
+       kEngine,
+       "keys and values of one layer, to a safetensors file",
+       "OUT gets \"k.<i>\" and \"v.<i>\" [T, Hkv, d] f32.",
+       {"hayfork probe kv --model M --ids-file ids.json --layer last --out kv.safetensors"},
+       declare_probe_kv},
+
+      {"data list", kKeep, "data sets in the data folder", "", {}, declare_data_list},
+      {"data add",
+       kKeep,
+       "copy JSONL files into the data folder, with a manifest",
+       "Each row is checked; the manifest keeps source, licence, rows and SHA-256.",
+       {"hayfork data add mydata test=test.jsonl --source https://example.org --license CC0-1.0"},
+       declare_data_add},
+      {"data verify", kKeep, "compare the data folder with its manifests", "", {}, declare_data_verify},
+      {"db check", kKeep, "look for damage in the database", "", {}, declare_db_check},
+      {"db digest",
+       kKeep,
+       "SHA-256 over what must be equal between two runs of one plan",
+       "No times, row ids, batch sizes or hosts: a run that was killed and resumed, sharded and merged, or batched "
+       "otherwise has the same digest.",
+       {"hayfork db digest @last"},
+       declare_db_digest},
+      {"db vacuum", kKeep, "drop texts nothing refers to and compact the file", "", {}, declare_db_vacuum},
+      {"db merge",
+       kKeep,
+       "add another database's runs; shards of one plan become one run",
+       "Samples that are in both must agree, or nothing is changed.",
+       {"hayfork db merge shard2.db"},
+       declare_db_merge},
+      {"db migrate", kKeep, "bring the database to this version's schema, keeping a copy", "", {}, declare_db_migrate},
+
+      {"config",
+       kProgram,
+       "settings in force, and where each comes from",
+       "",
+       {"hayfork config --explain"},
+       declare_config},
+      {"explain",
+       kProgram,
+       "what a code such as HAY-W003 or an exit status means",
+       "",
+       {"hayfork explain HAY-W003"},
+       declare_explain},
+      {"completion",
+       kProgram,
+       "completion script for a shell",
+       "",
+       {"source <(hayfork completion bash)", "hayfork completion fish > ~/.config/fish/completions/hayfork.fish"},
+       declare_completion},
+      {"version", kProgram, "version and commit", "", {"hayfork version --json"}, declare_version},
+      {"help", kProgram, "this list, or the flags of one verb", "", {"hayfork help run"}, declare_help},
+  };
+  return commands;
+}
+
+}  // namespace
+
+std::span<const Command> commands() {
+  return table();
+}
+
+const Command& complete_command() {
+  static const Command command = {"__complete", kProgram, "candidates for the completion scripts",
+                                  "",           {},       declare_complete};
+  return command;
+}
+
+}  // namespace hayfork::cli

@@ -1,0 +1,32 @@
+// Running the built program as its users do: arguments in, exit status and both outputs out.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace hayfork::test {
+
+struct ProcessResult {
+  int status = 0;  // exit status; 128 + signal when killed
+  std::string out, err;
+};
+
+struct ProcessOptions {
+  std::filesystem::path cwd;                       // empty: the test's own
+  std::map<std::string, std::string> environment;  // added to a bare one: PATH and a HOME that is empty
+  std::string input;
+  double signal_after_s = -1;  // sends `signal` then (and again after a tenth of a second when `twice`)
+  int signal = 2;
+  bool twice = false;
+  uint32_t user = 0;  // run as this user, when the tests are root's
+};
+
+// Runs `program` to its end. Throws std::runtime_error when it cannot be started.
+ProcessResult run_process(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                          const ProcessOptions& options = {});
+// The hayfork of this build.
+ProcessResult hayfork(const std::vector<std::string>& arguments, const ProcessOptions& options = {});
+
+}  // namespace hayfork::test
