@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "tasks/niah.h"
+#include "tasks/ruler.h"
 #include "tasks/tasks.h"
 
 namespace hayfork::tasks {
@@ -41,16 +42,30 @@ std::vector<std::string> nearest_names(std::string_view wrong, std::span<const s
 }
 
 const std::vector<TaskEntry>& task_table() {
-  static const std::vector<TaskEntry> kTable = {
-      {"niah",
-       "niah",
-       "generate",
-       "needle in a haystack: a grid of context lengths and depths",
-       {},
-       niah_options(),
-       make_niah,
-       nullptr},
-  };
+  static const std::vector<TaskEntry> kTable = [] {
+    std::vector<TaskEntry> table = {
+        {"niah",
+         "niah",
+         "generate",
+         "needle in a haystack: a grid of context lengths and depths",
+         {},
+         niah_options(),
+         make_niah,
+         nullptr},
+        {"ruler",
+         "ruler",
+         "group",
+         "RULER: thirteen synthetic tasks at fixed lengths",
+         ruler_members(),
+         {},
+         nullptr,
+         fold_ruler},
+    };
+    for (const std::string& name : ruler_members())
+      table.push_back(
+          {name, "ruler", "generate", "one of RULER's thirteen tasks", {}, ruler_options(), make_ruler, nullptr});
+    return table;
+  }();
   return kTable;
 }
 

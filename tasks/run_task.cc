@@ -22,11 +22,28 @@ int64_t request_tokens(const engine::Request& request) {
 struct Block {
   std::vector<int64_t> indices;
   std::vector<Sample> samples;
+  std::vector<std::string> faults;  // why a sample could not be made; "" when it was
   std::vector<engine::Request> requests;
   std::vector<std::pair<size_t, size_t>> owner;  // of each request: sample, place in its list
   std::vector<std::vector<engine::Answer>> answers;
   std::vector<size_t> missing;  // answers a sample still waits for
 };
+
+bool ends_the_run(const Error& error) {
+  return error.code() == ErrorCode::resource || error.code() == ErrorCode::device ||
+         error.code() == ErrorCode::internal;
+}
+
+// A sample that cannot be made (it does not fit, a document is broken) is a failed sample.
+void make_sample(const Task& task, int64_t index, Sample& sample, std::string& fault) {
+  try {
+    sample = task.sample(index);
+  } catch (const Error& error) {
+    if (ends_the_run(error)) throw;
+    static_cast<SampleKey&>(sample) = task.key(index);
+    fault = error.what();
+  }
+}
 
 // Makes samples from `next` on until about `max_tokens` are held; always at least one.
 Block make_block(const Task& task, std::span<const int64_t> selected, size_t& next, const RunOptions& options) {
@@ -36,10 +53,13 @@ Block make_block(const Task& task, std::span<const int64_t> selected, size_t& ne
   while (next < selected.size() && (block.samples.empty() || held < options.max_block_tokens)) {
     const size_t n = std::min(kBatch, selected.size() - next);
     std::vector<Sample> made(n);
+    std::vector<std::string> faults(n);
     parallel_for(static_cast<int64_t>(n), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) made[i] = task.sample(selected[next + static_cast<size_t>(i)]);
+      for (int64_t i = begin; i < end; ++i)
+        make_sample(task, selected[next + static_cast<size_t>(i)], made[i], faults[i]);
     });
     for (size_t i = 0; i < n; ++i) {
+      block.faults.push_back(std::move(faults[i]));
       for (const engine::Request& request : made[i].requests) held += request_tokens(request);
       block.indices.push_back(selected[next + i]);
       block.samples.push_back(std::move(made[i]));
@@ -49,7 +69,7 @@ Block make_block(const Task& task, std::span<const int64_t> selected, size_t& ne
   }
   for (size_t s = 0; s < block.samples.size(); ++s) {
     std::vector<engine::Request>& own = block.samples[s].requests;
-    HAY_CHECK(!own.empty());
+    HAY_CHECK(!own.empty() || !block.faults[s].empty());
     for (size_t i = 0; i < own.size(); ++i) {
       block.requests.push_back(std::move(own[i]));
       block.owner.emplace_back(s, i);
@@ -78,7 +98,7 @@ SampleScore score_sample(const Task& task, const Sample& sample, std::span<const
   try {
     return task.score(sample, answers);
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::resource || error.code() == ErrorCode::device) throw;
+    if (ends_the_run(error)) throw;
     SampleScore failed;
     failed.status = Status::failed;
     failed.error = error.what();
@@ -132,6 +152,16 @@ RunTotals run_task(const Task& task, engine::Lm& lm, const RunOptions& options, 
   totals.n_selected = static_cast<int64_t>(selected.size());
   for (size_t next = 0; next < selected.size() && !stop.soft();) {
     Block block = make_block(task, selected, next, options);
+    for (size_t s = 0; s < block.samples.size(); ++s) {
+      if (block.faults[s].empty()) continue;
+      SampleResult result;
+      result.index = block.indices[s];
+      result.sample = std::move(block.samples[s]);
+      result.score.status = Status::failed;
+      result.score.error = std::move(block.faults[s]);
+      count(totals, result);
+      sink(std::move(result));
+    }
     const auto take = [&](engine::Answer answer) {
       HAY_CHECK(answer.index < block.owner.size());
       const auto [s, place] = block.owner[answer.index];

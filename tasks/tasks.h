@@ -194,6 +194,10 @@ class Task {
   // Depends on the index and on what the task was made from only. May be called from several threads at once.
   virtual Sample sample(int64_t index) const = 0;
 
+  // Sample `index` as one JSON object in the benchmark's own file format, for comparison with its authors' files; ""
+  // when it has none.
+  virtual std::string upstream_row(int64_t /*index*/) const { return {}; }
+
   // `answers` in the order of sample.requests, one each. A Failure makes the sample failed, never a 0. Only targets and
   // the key of `sample` are used, so that stored answers can be scored again.
   virtual SampleScore score(const Sample& sample, std::span<const engine::Answer> answers) const = 0;

@@ -30,11 +30,10 @@ class FweGenerator : public RulerGenerator {
     if (length_ < 64) does_not_fit(length_ + task.tokens_to_generate);
     n_words_ = length_ / 6;
     RulerSearch search{n_words_, 0, {}, 0};
-    // Every size is tried with the same words: the search takes one draw of the sequence, however long it is.
-    const RulerState begin = start_;
+    // Every size is tried with the same words, here and in draw(): that takes one draw, however many sizes are tried.
+    const std::vector<std::string> words = vocabulary(start_);
     for (int64_t total = 0; total < length_; n_words_ += increment_) {
-      start_ = begin;
-      total = tokens(whole(build(n_words_, start_)));
+      total = tokens(whole(build(n_words_, words, start_)));
       search.probes.emplace_back(n_words_, total);
     }
     n_words_ -= 2 * increment_;  // the loop went one past the first that was too long
@@ -43,8 +42,9 @@ class FweGenerator : public RulerGenerator {
   }
 
   RulerSample draw(RulerState& state) const override {
+    const std::vector<std::string> words = vocabulary(state);
     for (int64_t size = n_words_; size > 0; size -= increment_) {
-      RulerSample sample = build(size, state);
+      RulerSample sample = build(size, words, state);
       const int64_t total = tokens(whole(sample));
       if (total <= length_) {
         sample.length = total + task_.tokens_to_generate;
@@ -72,8 +72,7 @@ class FweGenerator : public RulerGenerator {
     return words;
   }
 
-  RulerSample build(int64_t n_words, RulerState& state) const {
-    const std::vector<std::string> words = vocabulary(state);
+  RulerSample build(int64_t n_words, const std::vector<std::string>& words, RulerState& state) const {
     std::vector<std::string> text;
     for (size_t rank = 1; rank <= words.size(); ++rank) {
       const double times = static_cast<double>(n_words) * std::pow(static_cast<double>(rank), -kAlpha) / kZeta;

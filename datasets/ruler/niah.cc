@@ -175,7 +175,7 @@ class NiahGenerator : public RulerGenerator {
   void locate_answer(RulerSample& sample, const std::string& text) const {
     const std::string_view before = std::string_view(text).substr(0, text.find(sample.outputs[0]));
     sample.index = static_cast<int64_t>(count_code_points(before));
-    sample.token_position_answer = tokens(before);
+    if (options_.positions) sample.token_position_answer = tokens(before);
   }
 
   int64_t n_keys_, increment_;

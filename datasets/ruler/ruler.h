@@ -50,7 +50,8 @@ struct RulerOptions {
   std::string model_template = "{task_template}";
   bool per_sample_permutation = false;  // else the fixed ones of upstream
   RulerTokenCount count;
-  RulerSplitter split;  // essays
+  RulerSplitter split;    // essays
+  bool positions = true;  // fill token_position_answer, which costs another count
 };
 
 struct RulerState {

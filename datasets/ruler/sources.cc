@@ -76,7 +76,8 @@ const std::string& text_of(const json& value, const fs::path& file, const std::s
 // Documents sorted and distinct; questions refer to texts until then.
 struct Pending {
   std::string question;
-  std::vector<std::string> answers, own, article;
+  std::vector<std::string> answers, own, neighbours;
+  std::string article;
 };
 
 QaSet finish(std::vector<std::string> documents, std::vector<Pending> pending, std::string sha256) {
@@ -89,9 +90,9 @@ QaSet finish(std::vector<std::string> documents, std::vector<Pending> pending, s
                                 set.documents.begin());
   };
   for (Pending& p : pending) {
-    QaQuestion q{std::move(p.question), std::move(p.answers), {}, {}};
+    QaQuestion q{std::move(p.question), std::move(p.answers), {}, {}, std::move(p.article)};
     for (const std::string& text : p.own) q.own.push_back(index(text));
-    for (const std::string& text : p.article) {
+    for (const std::string& text : p.neighbours) {
       const int64_t i = index(text);
       if (std::find(q.own.begin(), q.own.end(), i) == q.own.end()) q.more.push_back(i);
     }
@@ -198,7 +199,7 @@ QaSet load_squad(const fs::path& file) {
     for (const json& p : paragraphs)
       for (const json& qa : member(p, "qas", file, where)) {
         if (member(qa, "is_impossible", file, where) != json(false)) continue;
-        Pending q{text_of(member(qa, "question", file, where), file, where), {}, {p["context"]}, texts};
+        Pending q{text_of(member(qa, "question", file, where), file, where), {}, {p["context"]}, texts, where};
         for (const json& a : member(qa, "answers", file, where))
           q.answers.push_back(text_of(member(a, "text", file, where), file, where));
         pending.push_back(std::move(q));
@@ -217,6 +218,7 @@ QaSet load_hotpot(const fs::path& file) {
     const std::string where = "record " + std::to_string(pending.size());
     Pending q{text_of(member(record, "question", file, where), file, where),
               {text_of(member(record, "answer", file, where), file, where)},
+              {},
               {},
               {}};
     for (const json& paragraph : member(record, "context", file, where)) {

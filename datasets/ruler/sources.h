@@ -57,6 +57,7 @@ struct QaQuestion {
   std::vector<std::string> answers;
   std::vector<int64_t> own;   // indices of documents that hold the answer
   std::vector<int64_t> more;  // others of the same article; may be empty
+  std::string article;        // its number in the file; "" when questions are independent
 };
 struct QaSet {
   std::vector<std::string> documents;  // distinct, sorted by code point

@@ -1,0 +1,51 @@
+// RULER's prompts with a real tokenizer: upstream's own runs with Qwen3, all thirteen tasks, two templates, 4K; and its
+// scoring.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file_map.h"
+#include "engine/text/tokenizer.h"
+#include "tasks/tasks.h"
+#include "tests/support/paths.h"
+#include "tests/support/ruler_golden.h"
+
+namespace hayfork::tasks {
+namespace {
+
+using nlohmann::json;
+
+// 4096 here, with every field; the longer runs are in ruler_qwen3_slow_test.cc.
+TEST(RulerQwen3Data, EveryPromptEqualsUpstreams) {
+  HAY_NEED_DATA(ruler, "ruler");
+  HAY_NEED_DATA(archive, "tokenizers/qwen3.tar.xz");
+  EXPECT_EQ(test::check_ruler_runs(ruler, archive, 4096, 4096), 104);
+}
+
+TEST(RulerScoringData, EqualsUpstreamsEvaluate) {
+  HAY_NEED_DATA(ruler, "ruler");
+  const auto tokenizer = engine::Tokenizer::load(test::source_dir() / "demo" / "full");
+  int n = 0;
+  for (const char* file : {"golden/scoring_cases.json", "golden_hf/golden_scores.json"}) {
+    const json cases = json::parse(read_file(ruler / file, ErrorSubject::data))["cases"];
+    for (const auto& [name, metric] :
+         {std::pair{"ruler_fwe", "string_match_all"}, {"ruler_qa_1", "string_match_part"}}) {
+      const auto task = make_task(name, {.lengths = {4096}, .samples = 1, .data_dir = ruler.parent_path()},
+                                  {.tokenizer = tokenizer.get()});
+      for (const json& c : cases) {
+        Sample sample;
+        sample.targets = c["refs"].get<std::vector<std::string>>();
+        engine::Answer answer;
+        answer.result = engine::GenerateAnswer{.text = c["pred"].get<std::string>()};
+        const SampleScore score = task->score(sample, std::span(&answer, 1));
+        EXPECT_NEAR(*score.score * 100, c[metric].get<double>(), 0.005) << c;
+        EXPECT_EQ(score.metrics[1].value, c["postprocessed"] == "" ? 1 : 0) << c;
+        ++n;
+      }
+    }
+  }
+  EXPECT_EQ(n, 2 * 62);
+}
+
+}  // namespace
+}  // namespace hayfork::tasks
