@@ -4,8 +4,8 @@ set(simd ${CMAKE_SOURCE_DIR}/engine/kernels/simd)
 set_source_files_properties(${simd}/generic.cc PROPERTIES COMPILE_OPTIONS "-O3;-Wno-psabi")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(v3 -mavx2 -mfma -mbmi -mbmi2 -mf16c)
-  # -Wno-maybe-uninitialized: false alarms of g++ 12 inside its own AVX-512 header (GCC PR 105593).
-  set(v4 ${v3} -Wno-maybe-uninitialized -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+  # -Wno-maybe-uninitialized -Wno-uninitialized: false alarms of g++ 12 inside its own AVX-512 header (GCC PR 105593).
+  set(v4 ${v3} -Wno-maybe-uninitialized -Wno-uninitialized -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
   set_source_files_properties(${simd}/x86_v3.cc PROPERTIES COMPILE_OPTIONS "-O3;${v3}")
   set_source_files_properties(${simd}/x86_v4.cc PROPERTIES COMPILE_OPTIONS "-O3;${v4}")
   set_source_files_properties(${simd}/x86_v4_bf16.cc PROPERTIES COMPILE_OPTIONS "-O3;${v4};-mavx512bf16")

@@ -13,6 +13,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kKeys = kBlockTokens;
+constexpr int64_t kFewQueries = 24;  // up to here a tile is used less long than it takes to come from memory
 
 size_t aligned(int64_t bytes) {
   return static_cast<size_t>((bytes + 63) / 64 * 64);
@@ -117,6 +118,7 @@ void BlockWorker::attend_tile(int64_t tile, PartialOutput out) {
   const int64_t at = call_.pass.seqs[static_cast<size_t>(any.seq)].blocks[call_.layer.group][tile];
   HAY_CHECK(at >= 0, "attention reads a freed block");
   const int64_t heads = call_.heads(), first = (row - block_.begin) * heads, m = (end_row - row) * heads;
+  if (m <= kFewQueries && end_row == block_.end) fetch(tile + 1);
   score(at, first, m, keys.end);
   soften(tile, row, end_row - row, !whole, out);
   if (whole || copy_values(at, keys)) return weigh(at, first, m, keys, whole, out);
@@ -128,23 +130,38 @@ void BlockWorker::attend_tile(int64_t tile, PartialOutput out) {
   }
 }
 
+// Starts reading a tile from memory while the one before it is worked on.
+void BlockWorker::fetch(int64_t tile) const {
+  if (tile * kKeys > block_.last) return;
+  const KvLayer& layer = call_.layer;
+  const auto seq = static_cast<size_t>(call_.pass.rows[static_cast<size_t>(block_.begin)].seq);
+  const int64_t at = call_.pass.seqs[seq].blocks[layer.group][tile];
+  const auto lines = [&](const void* data, int64_t dim) {
+    const int64_t element = size_of(layer.dtype);
+    const char* p = static_cast<const char*>(data) + kv_head_offset(layer, at, block_.kv_head, dim) * element;
+    for (int64_t i = 0; i < kKeys * dim * element; i += 64) __builtin_prefetch(p + i);
+  };
+  lines(layer.k, layer.k_dim);
+  lines(layer.v, layer.v_dim);
+}
+
 // s[m][j] = q[m] · k[j], j < end
 void BlockWorker::score(int64_t at, int64_t first_query, int64_t m, int64_t end) {
   const KvLayer& layer = call_.layer;
   const int64_t groups = (end + kGroup - 1) / kGroup, offset = kv_head_offset(layer, at, block_.kv_head, layer.k_dim);
   if (!bf16_) {
     simd().gemm_f32(m, groups, layer.k_dim, static_cast<const float*>(q_) + first_query * q_stride_, q_stride_,
-                    static_cast<const float*>(layer.k) + offset, kKeys, s_, kKeys, false);
+                    static_cast<const float*>(layer.k) + offset, kKeys, s_, kKeys, false, 0);
     return;
   }
   const bf16* q = static_cast<const bf16*>(q_) + first_query * q_stride_;
   const bf16* k = static_cast<const bf16*>(layer.k) + offset;
   const int64_t pairs = layer.k_dim / 2;
-  simd().gemm_bf16(m, groups, pairs, q, q_stride_, k, kKeys, s_, kKeys, false);
+  simd().gemm_bf16(m, groups, pairs, q, q_stride_, k, kKeys, s_, kKeys, false, 0);
   if (layer.k_dim % 2 != 0) {  // the last dimension alone, paired with zeros
     bf16 last[2 * kKeys] = {};
     for (int64_t j = 0; j < kKeys; ++j) last[2 * j] = k[2 * pairs * kKeys + j];
-    simd().gemm_bf16(m, groups, 1, q + 2 * pairs, q_stride_, last, kKeys, s_, kKeys, true);
+    simd().gemm_bf16(m, groups, 1, q + 2 * pairs, q_stride_, last, kKeys, s_, kKeys, true, 0);
   }
 }
 
@@ -221,10 +238,10 @@ void BlockWorker::multiply_values(int64_t first_query, int64_t first_p, int64_t 
   float* o = out.o + first_query * width;
   if (bf16_) {
     simd().gemm_bf16(m, groups, (end + 1) / 2, p_ + first_p * kKeys, kKeys, static_cast<const bf16*>(values), stride, o,
-                     width, true);
+                     width, true, 0);
   } else {
     simd().gemm_f32(m, groups, end, s_ + first_p * kKeys, kKeys, static_cast<const float*>(values), stride, o, width,
-                    true);
+                    true, 0);
   }
 }
 
@@ -254,8 +271,8 @@ void finish(const AttentionCall& call, const QueryBlock& block, PartialOutput to
       simd().scale(o, rescale, v_dim);
     }
     float* to = call.o.f32(block.begin + m / heads) + head * v_dim;
-    // + 0 makes −0 into 0: whether a tile that weighs nothing was skipped or added cannot show.
-    for (int64_t c = 0; c < v_dim; ++c) to[c] = o[c] / sum + 0.0F;
+    // No −0: whether a tile that weighs nothing was skipped or added cannot show.
+    simd().scale_to(o, 1.0F / sum, to, v_dim);
   }
 }
 

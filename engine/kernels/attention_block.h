@@ -61,6 +61,7 @@ class BlockWorker {
   };
   Span span_of(int64_t row, int64_t tile) const;
   void attend_tile(int64_t tile, PartialOutput out);
+  void fetch(int64_t tile) const;
   void score(int64_t at, int64_t first_query, int64_t m, int64_t end);
   void soften(int64_t tile, int64_t row, int64_t rows, bool masked, PartialOutput out);
   void weigh(int64_t at, int64_t first_query, int64_t m, Span keys, bool whole, PartialOutput out);

@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/parallel.h"
 #include "engine/kernels/kv_layout.h"
+#include "engine/kernels/simd/simd.h"
 #include "engine/kernels/twins.h"
 
 namespace hayfork::engine::cpu {
@@ -8,20 +11,32 @@ namespace {
 
 constexpr int64_t kGrainElements = 1 << 14;  // below this a second thread costs more than it saves
 
-void put(float* to, float x) {
-  *to = x;
-}
-void put(bf16* to, float x) {
-  *to = to_bf16(x);
+void write_row(const KvLayer& layer, int64_t block, int64_t slot, const float* k, const float* v) {
+  for (int64_t h = 0; h < layer.n_kv_heads; ++h, k += layer.k_dim, v += layer.v_dim) {
+    float* to = static_cast<float*>(layer.k) + kv_head_offset(layer, block, h, layer.k_dim) + slot;
+    for (int64_t d = 0; d < layer.k_dim; ++d) to[d * kBlockTokens] = k[d];
+    to = static_cast<float*>(layer.v) + kv_head_offset(layer, block, h, layer.v_dim);
+    std::copy_n(v, layer.v_dim, to + slot * layer.v_dim);
+  }
 }
 
-template <typename T>
-void write_row(const KvLayer& layer, int64_t block, int64_t slot, const float* k, const float* v) {
-  for (int64_t h = 0; h < layer.n_kv_heads; ++h) {
-    T* to = static_cast<T*>(layer.k) + kv_head_offset(layer, block, h, layer.k_dim);
-    for (int64_t d = 0; d < layer.k_dim; ++d) put(to + k_offset(layer, slot, d), k[h * layer.k_dim + d]);
-    to = static_cast<T*>(layer.v) + kv_head_offset(layer, block, h, layer.v_dim);
-    for (int64_t d = 0; d < layer.v_dim; ++d) put(to + v_offset(layer, slot, d), v[h * layer.v_dim + d]);
+void write_row_bf16(const KvLayer& layer, int64_t block, int64_t slot, const float* k, const float* v) {
+  constexpr int64_t kStep = 64;
+  bf16 part[kStep];
+  for (int64_t h = 0; h < layer.n_kv_heads; ++h, k += layer.k_dim, v += layer.v_dim) {
+    bf16* to = static_cast<bf16*>(layer.k) + kv_head_offset(layer, block, h, layer.k_dim);
+    for (int64_t d = 0; d < layer.k_dim; d += kStep) {
+      const int64_t n = std::min(kStep, layer.k_dim - d);
+      simd().to_bf16(k + d, part, n);
+      for (int64_t i = 0; i < n; ++i) to[k_offset(layer, slot, d + i)] = part[i];
+    }
+    to = static_cast<bf16*>(layer.v) + kv_head_offset(layer, block, h, layer.v_dim);
+    for (int64_t d = 0; d < layer.v_dim; d += kStep) {
+      const int64_t n = std::min(kStep, layer.v_dim - d);
+      simd().to_bf16(v + d, part, n);
+      bf16* pairs = to + v_offset(layer, slot, d);
+      for (int64_t i = 0; i < n; ++i) pairs[2 * i] = part[i];
+    }
   }
 }
 
@@ -49,7 +64,7 @@ void kv_write(Context&, const Pass& pass, int64_t first_row, Matrix k, Matrix v,
       HAY_CHECK(row.stream == Stream::base);
       const int64_t block = pass.seqs[static_cast<size_t>(row.seq)].blocks[layer.group][row.pos / kBlockTokens];
       HAY_CHECK(block >= 0, "the block of a row to be written is freed");
-      const auto write = layer.dtype == DType::f32 ? write_row<float> : write_row<bf16>;
+      const auto write = layer.dtype == DType::f32 ? write_row : write_row_bf16;
       write(layer, block, row.pos % kBlockTokens, k.f32(m), v.f32(m));
     }
   });

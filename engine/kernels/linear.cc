@@ -14,23 +14,10 @@ namespace {
 
 constexpr int64_t kDepth = 2048;            // inputs a pass over a panel: 64 · 2048 · 2 bytes stay in a 1 MB L2 cache
 constexpr int64_t kInputBytes = 384 << 10;  // rows taken together: beside the panel in L2
+constexpr int64_t kAhead = 8192;            // bytes of a panel fetched early; panels follow each other in memory
 constexpr int64_t kRowsEach = 48;           // from here on threads share rows rather than outputs
 constexpr int64_t kSplit = kPanel / 2;      // outputs are shared among threads in units of half a panel
 constexpr int64_t kSmallWork = int64_t{1} << 16;  // multiply-adds below which a second thread costs more than it saves
-
-float read_element(const void* data, DType type, int64_t i) {
-  switch (type) {
-    case DType::f32:
-      return static_cast<const float*>(data)[i];
-    case DType::bf16:
-      return to_float(static_cast<const bf16*>(data)[i]);
-    case DType::f16:
-      return to_float(static_cast<const f16*>(data)[i]);
-    default:
-      break;
-  }
-  check_failed("weight dtype is f32, bf16 or f16", __FILE__, __LINE__, std::string(name(type)));
-}
 
 // Where W[n, k] is.
 int64_t packed_index(const PackedWeight& w, int64_t n, int64_t k) {
@@ -39,22 +26,51 @@ int64_t packed_index(const PackedWeight& w, int64_t n, int64_t k) {
   return panel + ((k / 2) * kPanel + n % kPanel) * 2 + k % 2;
 }
 
-// Four inputs of a panel's 64 outputs at a time, so that both the source's and the panel's lines stay in cache.
-void pack_rows(PackedWeight& w, int64_t first, const LinearPart& part, int64_t begin, int64_t end) {
+void convert(float x, float& to) {
+  to = x;
+}
+void convert(float x, bf16& to) {
+  to = to_bf16(x);
+}
+
+// Outputs [begin, end) of one part, a few inputs of all of them at a time, so that the lines written stay in cache.
+template <typename From, typename To>
+void pack_rows(const PackedWeight& w, To* to, int64_t first, const From* from, int64_t begin, int64_t end) {
   constexpr int64_t kStep = 32;
   for (int64_t k0 = 0; k0 < w.k; k0 += kStep) {
+    const int64_t k1 = std::min(k0 + kStep, w.k);
     for (int64_t n = begin; n < end; ++n) {
-      for (int64_t k = k0; k < std::min(k0 + kStep, w.k); ++k) {
-        const int64_t to = packed_index(w, first + n, k), from = n * w.k + k;
-        if (w.dtype == DType::f32) {
-          static_cast<float*>(w.storage->data())[to] = read_element(part.data, part.dtype, from);
-        } else if (part.dtype == DType::bf16) {
-          static_cast<bf16*>(w.storage->data())[to] = static_cast<const bf16*>(part.data)[from];
-        } else {
-          static_cast<bf16*>(w.storage->data())[to] = to_bf16(read_element(part.data, part.dtype, from));
-        }
+      for (int64_t k = k0; k < k1; ++k) convert(to_float(from[n * w.k + k]), to[packed_index(w, first + n, k)]);
+    }
+  }
+}
+
+template <typename From>
+void pack_part(PackedWeight& w, int64_t first, const LinearPart& part) {
+  const auto* from = static_cast<const From*>(part.data);
+  void* const to = w.storage->data();
+  parallel_for((part.n + kPanel - 1) / kPanel, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin * kPanel; n < std::min(end * kPanel, part.n); n += kPanel) {
+      const int64_t stop = std::min(n + kPanel, part.n);
+      if (w.dtype == DType::f32) {
+        pack_rows(w, static_cast<float*>(to), first, from, n, stop);
+      } else {
+        pack_rows(w, static_cast<bf16*>(to), first, from, n, stop);
       }
     }
+  });
+}
+
+void pack(PackedWeight& w, int64_t first, const LinearPart& part) {
+  switch (part.dtype) {
+    case DType::f32:
+      return pack_part<float>(w, first, part);
+    case DType::bf16:
+      return pack_part<bf16>(w, first, part);
+    case DType::f16:
+      return pack_part<f16>(w, first, part);
+    default:
+      check_failed("weight dtype is f32, bf16 or f16", __FILE__, __LINE__, std::string(name(part.dtype)));
   }
 }
 
@@ -70,10 +86,10 @@ void multiply_groups(const PackedWeight& w, InputRows x, int64_t panel, int64_t 
     const int64_t depth = std::min(kDepth, w.k_padded - k);
     if (w.dtype == DType::f32) {
       simd().gemm_f32(x.rows, groups, depth, static_cast<const float*>(x.data) + k, x.stride,
-                      w.panel_f32(panel) + k * kPanel + group * kGroup, kPanel, y, stride, k > 0);
+                      w.panel_f32(panel) + k * kPanel + group * kGroup, kPanel, y, stride, k > 0, kAhead);
     } else {
       simd().gemm_bf16(x.rows, groups, depth / 2, static_cast<const bf16*>(x.data) + k, x.stride,
-                       w.panel_bf16(panel) + k * kPanel + group * kGroup * 2, kPanel, y, stride, k > 0);
+                       w.panel_bf16(panel) + k * kPanel + group * kGroup * 2, kPanel, y, stride, k > 0, kAhead);
     }
   }
 }
@@ -128,11 +144,7 @@ std::unique_ptr<LinearWeight> make_linear(Context& context, std::span<const Line
   if (any_bias) w->bias.assign(static_cast<size_t>(w->panels * kPanel), 0.0F);
   int64_t first = 0;
   for (const LinearPart& part : parts) {
-    parallel_for((part.n + kPanel - 1) / kPanel, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin * kPanel; n < std::min(end * kPanel, part.n); n += kPanel) {
-        pack_rows(*w, first, part, n, std::min(n + kPanel, part.n));
-      }
-    });
+    pack(*w, first, part);
     if (part.bias) std::copy_n(part.bias.data, part.n, w->bias.begin() + first);
     first += part.n;
   }

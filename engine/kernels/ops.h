@@ -84,8 +84,8 @@ void rope(Context& context, Matrix x, int64_t first_row, RopeAngles angles, int3
 // ----------------------------------------------------------------------------------------------------- Stores k [M,
 // Hkv·k_dim] and v [M, Hkv·v_dim] of rows [first_row, first_row + M) of the pass; all are base rows.
 void kv_write(Context& context, const Pass& pass, int64_t first_row, Matrix k, Matrix v, const KvLayer& layer);
-// Positions [0, k.rows) of a sequence back: k [T, Hkv·k_dim], v [T, Hkv·v_dim], f32 on the CPU. The order inside a block is
-// the backend's own: nothing but these two and attention() knows it.
+// Positions [0, k.rows) of a sequence back: k [T, Hkv·k_dim], v [T, Hkv·v_dim], f32 on the CPU. The order inside a
+// block is the backend's own: nothing but these two and attention() knows it.
 void kv_read(Context& context, const SeqView& seq, Matrix k, Matrix v, const KvLayer& layer);
 
 // ---- attention

@@ -103,9 +103,9 @@ void inner_loop(benchmark::State& state) {
     for (int i = 0; i < 1000; ++i) {
       if (narrow) {
         cpu::simd().gemm_bf16(kM, kN / 16, kK, reinterpret_cast<bf16*>(a), 2 * kK, reinterpret_cast<bf16*>(b), kN, c,
-                              kN, false);
+                              kN, false, 0);
       } else {
-        cpu::simd().gemm_f32(kM, kN / 16, kK, a, kK, b, kN, c, kN, false);
+        cpu::simd().gemm_f32(kM, kN / 16, kK, a, kK, b, kN, c, kN, false, 0);
       }
     }
     benchmark::ClobberMemory();

@@ -162,8 +162,8 @@ TEST(Simd, ProductsOfEveryInstructionSetAgree) {
   }
   for (int t = 0; t < n; ++t) {
     std::vector<float> f(kM * kN), h(kM * kN);
-    tables[t]->gemm_f32(kM, kN / 16, kK, a.data(), kK, b.data(), kN, f.data(), kN, false);
-    tables[t]->gemm_bf16(kM, kN / 16, kK / 2, ab.data(), kK, bb.data(), kN, h.data(), kN, false);
+    tables[t]->gemm_f32(kM, kN / 16, kK, a.data(), kK, b.data(), kN, f.data(), kN, false, 0);
+    tables[t]->gemm_bf16(kM, kN / 16, kK / 2, ab.data(), kK, bb.data(), kN, h.data(), kN, false, 0);
     for (int64_t m = 0; m < kM; ++m) {
       for (int64_t c = 0; c < kN; ++c) {
         double sum = 0;

@@ -17,16 +17,25 @@ constexpr int kRows = 3, kGroups = 1;  // 12 of 16
 #endif
 constexpr int kVecsPerGroup = static_cast<int>(kGroup) / kLanes;
 
+// The lines of b `ahead` bytes further on: the processor's own prefetching reaches 60 % of what this does when one row
+// streams a weight from memory (Zen 4: 18 and 30 GB/s a core).
+template <int Vecs>
+inline void prefetch(const void* b, int64_t ahead) {
+  for (int64_t line = 0; line < Vecs * kLanes * 4; line += 64) {
+    __builtin_prefetch(static_cast<const char*>(b) + ahead + line);
+  }
+}
+
 template <int R, int G>
 void tile_f32(int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc,
-              bool accumulate) {
+              bool accumulate, int64_t ahead) {
   constexpr int kVecs = G * kVecsPerGroup;
   Vec acc[R][kVecs];
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < kVecs; ++v) acc[r][v] = accumulate ? load(c + r * ldc + v * kLanes) : Vec{};
   }
   for (int64_t i = 0; i < k; ++i) {
-    __builtin_prefetch(b + 8 * ldb);
+    if (ahead != 0) prefetch<kVecs>(b, ahead);
     Vec column[kVecs];
     for (int v = 0; v < kVecs; ++v) column[v] = load(b + v * kLanes);
     for (int r = 0; r < R; ++r) {
@@ -42,14 +51,14 @@ void tile_f32(int64_t k, const float* a, int64_t lda, const float* b, int64_t ld
 
 template <int R, int G>
 void tile_bf16(int64_t pairs, const bf16* a, int64_t lda, const bf16* b, int64_t ldb, float* c, int64_t ldc,
-               bool accumulate) {
+               bool accumulate, int64_t ahead) {
   constexpr int kVecs = G * kVecsPerGroup;
   Vec acc[R][kVecs];
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < kVecs; ++v) acc[r][v] = accumulate ? load(c + r * ldc + v * kLanes) : Vec{};
   }
   for (int64_t i = 0; i < pairs; ++i) {
-    __builtin_prefetch(b + 16 * ldb);
+    if (ahead != 0) prefetch<kVecs>(b, ahead);
     Uint column[kVecs];
     for (int v = 0; v < kVecs; ++v) column[v] = load_bits(b + v * kLanes * 2);
     for (int r = 0; r < R; ++r) {
@@ -75,14 +84,14 @@ void strip(int64_t m, const T* a, int64_t lda, float* c, int64_t ldc, const Tile
   }
 }
 
-#define HAY_TILE_CASE(R, op)                                                   \
-  case R:                                                                      \
-    if constexpr (R <= kRows) op<R, G>(k, x, lda, b, ldb, y, ldc, accumulate); \
+#define HAY_TILE_CASE(R, op)                                                          \
+  case R:                                                                             \
+    if constexpr (R <= kRows) op<R, G>(k, x, lda, b, ldb, y, ldc, accumulate, ahead); \
     break;
 #define HAY_STRIP(op, T)                                                                                         \
   template <int G>                                                                                               \
   void strip_##op(int64_t m, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, float* c, int64_t ldc, \
-                  bool accumulate) {                                                                             \
+                  bool accumulate, int64_t ahead) {                                                              \
     strip<G>(m, a, lda, c, ldc, [&](int64_t rows, const T* x, float* y) {                                        \
       switch (rows) {                                                                                            \
         HAY_TILE_CASE(1, op)                                                                                     \
@@ -102,22 +111,22 @@ HAY_STRIP(tile_bf16, bf16)
 #undef HAY_TILE_CASE
 
 inline void gemm_f32(int64_t m, int64_t groups, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
-                     float* c, int64_t ldc, bool accumulate) {
+                     float* c, int64_t ldc, bool accumulate, int64_t ahead) {
   int64_t g = 0;
   for (; g + kGroups <= groups; g += kGroups) {
-    strip_tile_f32<kGroups>(m, k, a, lda, b + g * kGroup, ldb, c + g * kGroup, ldc, accumulate);
+    strip_tile_f32<kGroups>(m, k, a, lda, b + g * kGroup, ldb, c + g * kGroup, ldc, accumulate, ahead);
   }
-  for (; g < groups; ++g) strip_tile_f32<1>(m, k, a, lda, b + g * kGroup, ldb, c + g * kGroup, ldc, accumulate);
+  for (; g < groups; ++g) strip_tile_f32<1>(m, k, a, lda, b + g * kGroup, ldb, c + g * kGroup, ldc, accumulate, ahead);
 }
 
 inline void gemm_bf16(int64_t m, int64_t groups, int64_t pairs, const bf16* a, int64_t lda, const bf16* b, int64_t ldb,
-                      float* c, int64_t ldc, bool accumulate) {
+                      float* c, int64_t ldc, bool accumulate, int64_t ahead) {
   int64_t g = 0;
   for (; g + kGroups <= groups; g += kGroups) {
-    strip_tile_bf16<kGroups>(m, pairs, a, lda, b + 2 * g * kGroup, ldb, c + g * kGroup, ldc, accumulate);
+    strip_tile_bf16<kGroups>(m, pairs, a, lda, b + 2 * g * kGroup, ldb, c + g * kGroup, ldc, accumulate, ahead);
   }
   for (; g < groups; ++g) {
-    strip_tile_bf16<1>(m, pairs, a, lda, b + 2 * g * kGroup, ldb, c + g * kGroup, ldc, accumulate);
+    strip_tile_bf16<1>(m, pairs, a, lda, b + 2 * g * kGroup, ldb, c + g * kGroup, ldc, accumulate, ahead);
   }
 }
 

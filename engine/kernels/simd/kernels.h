@@ -73,11 +73,20 @@ inline void softmax_row(const SoftmaxTile& t, int64_t r) {
   Vec totals[kVecsPerGroup];
   for (int v = 0; v < kVecsPerGroup; ++v) totals[v] = load(t.sums + r * kGroup + v * kLanes);
   for (int v = 0; v < kVecs; ++v) {
-    const Vec p = exp(score[v] - base);
-    store(s + v * kLanes, p);
-    totals[v % kVecsPerGroup] += p;
+    score[v] = exp(score[v] - base);
+    totals[v % kVecsPerGroup] += score[v];
   }
   for (int v = 0; v < kVecsPerGroup; ++v) store(t.sums + r * kGroup + v * kLanes, totals[v]);
+#if defined(__AVX512BF16__)
+  if (t.p != nullptr) {
+    for (int v = 0; v < kVecs; v += 2) {
+      const __m512bh pair = _mm512_cvtne2ps_pbh(score[v + 1], score[v]);
+      std::memcpy(t.p + r * kTileKeys + v * kLanes, &pair, sizeof pair);
+    }
+    return;
+  }
+#endif
+  for (int v = 0; v < kVecs; ++v) store(s + v * kLanes, score[v]);
   if (t.p != nullptr) to_bf16(s, t.p + r * kTileKeys, kTileKeys);
 }
 
@@ -96,6 +105,10 @@ inline void softmax(const SoftmaxTile& t) {
 
 inline void scale(float* x, float factor, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+inline void scale_to(const float* x, float factor, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * factor + 0.0F;
 }
 
 inline void scale_add(float* x, float factor, const float* y, float y_factor, int64_t n) {
@@ -237,6 +250,7 @@ constexpr Simd make_table() {
           .softmax = softmax,
           .exp = exp_one,
           .scale = scale,
+          .scale_to = scale_to,
           .scale_add = scale_add,
           .rmsnorm = rmsnorm,
           .add = add,

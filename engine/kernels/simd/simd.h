@@ -23,7 +23,8 @@ struct LogitSummary {
 // Rows of attention over one tile of 64 keys: scores in, weights out, running state updated.
 struct SoftmaxTile {
   int64_t m;  // rows
-  float* s;   // [m][64] in: q·k of the keys in [begin, end), anything elsewhere; out: exp(s − max), else 0
+  float* s;  // [m][64] in: q·k of the keys in [begin, end), anything elsewhere; out, unless p is given: exp(s − max),
+             // else 0
   const int32_t* begin;  // [m] visible keys of each row; null: all 64
   const int32_t* end;
   float scale, cap;  // s · scale, then cap·tanh(s/cap) when cap > 0
@@ -38,19 +39,21 @@ struct Simd {
   std::string_view name;
   bool multiplies_bf16;  // in hardware; otherwise two float32 multiply-adds a pair
 
-  // c[m][n] (+)= Σ_k a[m][k] b[k][n], k ascending in one chain, n < 16·groups. Strides in elements.
+  // c[m][n] (+)= Σ_k a[m][k] b[k][n], k ascending in one chain, n < 16·groups. Strides in elements. Memory `ahead`
+  // bytes after what is read of b is fetched early (0: none).
   void (*gemm_f32)(int64_t m, int64_t groups, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
-                   float* c, int64_t ldc, bool accumulate);
+                   float* c, int64_t ldc, bool accumulate, int64_t ahead);
   // The same with pairs: b is [pairs][ldb][2], a row of a is [pairs][2]; products and sums in float32.
   void (*gemm_bf16)(int64_t m, int64_t groups, int64_t pairs, const bf16* a, int64_t lda, const bf16* b, int64_t ldb,
-                    float* c, int64_t ldc, bool accumulate);
+                    float* c, int64_t ldc, bool accumulate, int64_t ahead);
 
   void (*to_bf16)(const float* x, bf16* y, int64_t n);  // round to nearest even
   void (*to_f32)(const bf16* x, float* y, int64_t n);
 
   void (*softmax)(const SoftmaxTile& tile);
   float (*exp)(float x);
-  void (*scale)(float* x, float factor, int64_t n);                                      // x *= factor
+  void (*scale)(float* x, float factor, int64_t n);                     // x *= factor
+  void (*scale_to)(const float* x, float factor, float* y, int64_t n);  // y = x·factor + 0: never −0
   void (*scale_add)(float* x, float factor, const float* y, float y_factor, int64_t n);  // x = x·factor + y·y_factor
 
   void (*rmsnorm)(const float* x, float* y, const float* w, float w_offset, float eps, int64_t n);  // w may be null
