@@ -112,6 +112,11 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& vocab
       AlignedText text(token.content, 0, false);
       normalizer->apply(text);
       token.pattern = text.text();
+      if (token.pattern.empty()) {  // the reference then cuts the text at every character
+        throw Error(
+            ErrorCode::unsupported, ErrorSubject::model, "an added token of the tokenizer is empty after normalization",
+            {.where = "tokenizer.json, added_tokens", .why = "\"" + printable(token.content) + "\"", .next = {}});
+      }
     }
     by_content_[token.content] = token.id;
     if (token.special) special_[token.content] = true;

@@ -45,6 +45,7 @@ class AddedTokens {
  public:
   // `tokens` in the order of the file; ids are those the reference library gives: the vocabulary's for a known text,
   // otherwise counted on from its size. A token whose id in the file is another one adds a line to `warnings`.
+  // Throws: unsupported for a token that the normalizer leaves nothing of.
   AddedTokens(std::vector<AddedToken> tokens, const Vocabulary& vocabulary, const Normalizer* normalizer,
               std::vector<std::string>& warnings);
 

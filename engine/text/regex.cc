@@ -46,8 +46,13 @@ class Translator {
         group();
       } else if (in_set_ == 0 && c == '}' && at_ + 1 < in_.size() && in_[at_ + 1] == '+') {
         refuse(in_, "{n,m}+ repeats the repetition in the reference, but is possessive here");
+      } else if (in_set_ == 0 && c == '.') {  // ICU's own dot takes CR LF as one character
+        out_ += dot_takes_all_.back() ? "[\\x{0}-\\x{10FFFF}]" : "[^\\n]";
+        ++at_;
       } else {
         if (c == ']' && in_set_ > 0) --in_set_;
+        if (in_set_ == 0 && c == '(') dot_takes_all_.push_back(dot_takes_all_.back());
+        if (in_set_ == 0 && c == ')' && dot_takes_all_.size() > 1) dot_takes_all_.pop_back();
         out_ += c;
         ++at_;
       }
@@ -198,24 +203,40 @@ class Translator {
 
   void append(const std::string& text) { out_ += text; }
 
-  // (?m) means "the dot matches line ends" in Ruby, which ICU calls s; Ruby has no s.
+  // (?m) means "the dot matches line ends" in Ruby; the dot is translated here, so the letter goes.
   void group() {
     size_t i = at_ + 2;
     while (i < in_.size() && (in_[i] == 'i' || in_[i] == 'm' || in_[i] == 'x' || in_[i] == '-')) ++i;
     const bool flags = i > at_ + 2 && i < in_.size() && (in_[i] == ':' || in_[i] == ')');
     if (!flags) {
       if (in_.compare(at_, 3, "(?~") == 0 || in_.compare(at_, 3, "(?(") == 0) refuse(in_, "construct (?~ or (?(");
+      dot_takes_all_.push_back(dot_takes_all_.back());
       out_ += "(?";
       at_ += 2;
       return;
     }
-    for (; at_ < i; ++at_) out_ += in_[at_] == 'm' ? 's' : in_[at_];
+    const bool scoped = in_[i] == ':';
+    if (scoped) dot_takes_all_.push_back(dot_takes_all_.back());
+    out_ += "(?";
+    bool on = true;
+    for (at_ += 2; at_ < i; ++at_) {
+      if (in_[at_] == 'm') {
+        dot_takes_all_.back() = on;
+      } else {
+        on = on && in_[at_] != '-';
+        out_ += in_[at_];
+      }
+    }
+    if (out_.ends_with("(?") && !scoped) out_ += ":";  // (?m) alone: an empty group
+    if (out_.ends_with('-')) out_.pop_back();
+    out_ += in_[at_++];
   }
 
   const std::string& in_;
   std::string out_;
   size_t at_ = 0;
   int in_set_ = 0;
+  std::vector<bool> dot_takes_all_ = {false};  // by open group
 };
 
 }  // namespace

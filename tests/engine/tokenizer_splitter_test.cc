@@ -154,9 +154,11 @@ TEST(Regex, ReadsOnigurumasDialect) {
     for (const auto& [begin, end] : Regex(pattern).find_all(text)) out.push_back(text.substr(begin, end - begin));
     return out;
   };
-  EXPECT_EQ(found("\\h+", "xfF9z"), (Pieces{"fF9"}));                                 // hexadecimal digits, not blanks
-  EXPECT_EQ(found("^.", "a\nb"), (Pieces{"a", "b"}));                                 // line starts
-  EXPECT_EQ(found("(?m)a.b", "a\nb"), (Pieces{"a\nb"}));                              // the dot of (?m) takes line ends
+  EXPECT_EQ(found("\\h+", "xfF9z"), (Pieces{"fF9"}));       // hexadecimal digits, not blanks
+  EXPECT_EQ(found("^.", "a\nb"), (Pieces{"a", "b"}));       // line starts
+  EXPECT_EQ(found("(?m)a.b", "a\nb"), (Pieces{"a\nb"}));    // the dot of (?m) takes line ends
+  EXPECT_EQ(found("(?m).", "\r\n"), (Pieces{"\r", "\n"}));  // one character at a time, CR LF too
+  EXPECT_EQ(found("(?m:a.)b.", "a\nb\na\nbc"), (Pieces{"a\nbc"}));
   EXPECT_EQ(found("\\s", "\x1C\u200B\u0085"), (Pieces{"\u0085"}));                    // White_Space alone
   EXPECT_EQ(found("\\p{L}+", "a\u1C89\U00010D50b"), (Pieces{"a\u1C89\U00010D50b"}));  // letters of Unicode 16
   EXPECT_EQ(found("[^\\p{L}\\s]+", "ab,; c"), (Pieces{",;"}));
