@@ -38,12 +38,6 @@ find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(ICU REQUIRED COMPONENTS uc i18n)
-# Debian's dnnl-config.cmake insists on OpenCL's development files, which the CPU engine has no use for.
-find_path(DNNL_INCLUDE_DIR NAMES oneapi/dnnl/dnnl.hpp dnnl.hpp REQUIRED)
-find_library(DNNL_LIBRARY NAMES dnnl REQUIRED)
-add_library(hay_dnnl INTERFACE)
-target_include_directories(hay_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
-target_link_libraries(hay_dnnl INTERFACE ${DNNL_LIBRARY})
 find_package(yaml-cpp REQUIRED)
 find_package(SQLite3 REQUIRED)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
@@ -70,7 +64,7 @@ target_include_directories(hay_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOU
 
 # The libraries each module may see (style.md: where each dependency may be seen).
 set(HAY_LIBS_base OpenSSL::Crypto OpenMP::OpenMP_CXX Threads::Threads fmt::fmt nlohmann_json::nlohmann_json PkgConfig::ZSTD)
-set(HAY_LIBS_engine hay_dnnl ICU::uc ICU::i18n PkgConfig::SENTENCEPIECE)
+set(HAY_LIBS_engine ICU::uc ICU::i18n PkgConfig::SENTENCEPIECE)
 set(HAY_LIBS_runs SQLite::SQLite3 PkgConfig::RSVG)
 set(HAY_LIBS_datasets yaml-cpp ICU::uc ICU::i18n)
 set(HAY_LIBS_tasks yaml-cpp)

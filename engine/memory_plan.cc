@@ -7,7 +7,7 @@
 namespace hayfork::engine {
 namespace {
 
-// Rows of a pass when nothing is asked. CPU: oneDNN is within a few percent of its best from 256 rows on, and scratch
+// Rows of a pass when nothing is asked. CPU: products are within a few percent of their best from 64 rows on, and scratch
 // stays small beside the weights. CUDA: enough rows to fill 132 SMs in every GEMM of the smallest models.
 constexpr int32_t kChunkCpu = 512, kChunkCuda = 8192;
 constexpr int32_t kSmallestChunk = 16;

@@ -1,5 +1,5 @@
-// Threads over independent items. One pool serves our loops and oneDNN alike (OpenMP's), so that they never compete.
-// Results must not depend on the number of threads: every item is computed alone.
+// Threads over independent items, OpenMP's pool. Results must not depend on the number of threads: every item is
+// computed alone.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace hayfork {
 
 int hardware_threads();   // cores this process may run on (affinity and cgroup quota respected)
-void set_threads(int n);  // for the calling thread's parallel regions, ours and oneDNN's
+void set_threads(int n);  // for the calling thread's parallel regions
 int current_threads();
 
 // Calls body(begin, end) on disjoint ranges that cover [0, n); at least `grain` items a range. Exceptions of a body are

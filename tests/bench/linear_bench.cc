@@ -1,14 +1,17 @@
-// Speed of the CPU's linear beside oneDNN's matmul on the same matrices, and beside what this machine can do: the rate
-// of the product's own inner loop on data in the first-level cache, and the bandwidth of reading memory. Shapes are
-// SmolLM2-135M's. A contestant's result is compared with ours before its time counts.
+// Speed of the CPU's linear beside oneDNN's matmul (where installed) on the same matrices, and beside what this machine
+// can do: the rate of the product's own inner loop on data in the first-level cache, and the bandwidth of reading
+// memory. Shapes are SmolLM2-135M's. A contestant's result is compared with ours before its time counts.
 #include <benchmark/benchmark.h>
-#include <oneapi/dnnl/dnnl.hpp>
 
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <numeric>
+
+#if defined(HAY_BENCH_ONEDNN)
+#include <oneapi/dnnl/dnnl.hpp>
+#endif
 
 #include "base/parallel.h"
 #include "base/rng.h"
@@ -57,6 +60,7 @@ void hayfork_linear(benchmark::State& state) {
   p.report(state);
 }
 
+#if defined(HAY_BENCH_ONEDNN)
 // Weights in the layout oneDNN asks for; inputs are rounded by a reorder inside the clock, as ours are.
 void onednn_matmul(benchmark::State& state) {
   using namespace dnnl;
@@ -93,6 +97,8 @@ void onednn_matmul(benchmark::State& state) {
   for (auto _ : state) run();
   p.report(state);
 }
+
+#endif
 
 // The ceiling: the inner loop on a panel that stays in the first-level cache.
 void inner_loop(benchmark::State& state) {
@@ -142,7 +148,9 @@ void shapes(benchmark::internal::Benchmark* bench) {
 BENCHMARK(inner_loop)->ArgName("bf16")->Arg(1)->Arg(0);
 BENCHMARK(read_bandwidth)->UseRealTime();
 BENCHMARK(hayfork_linear)->Apply(shapes);
+#if defined(HAY_BENCH_ONEDNN)
 BENCHMARK(onednn_matmul)->Apply(shapes);
+#endif
 
 }  // namespace
 }  // namespace hayfork::engine
