@@ -101,7 +101,7 @@ TEST_F(SettingsTest, BrokenFilesNameTheLine) {
   write(root() / "hayfork.yaml", "db: a\n  b: [c\n");
   const ProcessResult result = run({"list", "runs"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.err, HasSubstr("hayfork.yaml:"));
+  EXPECT_THAT(result.err, HasSubstr("hayfork.yaml, line 2"));
   write(root() / "hayfork.yaml", "- just\n- a list\n");
   EXPECT_EQ(run({"list", "runs"}).status, 2);
 }
