@@ -25,7 +25,8 @@ struct DemoOptions {
 struct Shown {
   runs::HeatGrid grid;
   std::string arch, run_id;
-  int64_t reach_tokens = 0;
+  int64_t reach_tokens = 0;  // 0: everything
+  bool two_streams = false;
 };
 
 // Full attention and its windowed twin first; then whatever else is there, by name.
@@ -89,17 +90,20 @@ std::optional<Shown> evaluate(const fs::path& model, const DemoOptions& options,
   }
   const runs::RunView view = store.show_run(outcome.run);
   const TaskGrid grid = task_grid(store, view, view.tasks.at(0), "");
+  const engine::ModelInfo& info = plan->engine->info();
   return Shown{grid.grid, view.model.arch_label.value_or(view.model.arch.value_or("?")), outcome.run_id,
-               plan->engine->info().reach_tokens};
+               info.reach_tokens, info.arch == "orthros"};
 }
 
 std::string what_it_shows(const Shown& shown) {
   const double mean = runs::grid_mean(shown.grid).value_or(0) * 100;
+  if (shown.two_streams) {
+    return fmt::format("{:<8} {:3.0f} %  {}: prefill sees a window, the answer's rows read the whole context",
+                       shown.grid.title, mean, shown.arch);
+  }
   if (shown.reach_tokens > 0) {
-    return fmt::format(
-        "{:<8} {:3.0f} %  {}: no position sees further back than {} tokens, so only needles that near the "
-        "question are found",
-        shown.grid.title, mean, shown.arch, shown.reach_tokens);
+    return fmt::format("{:<8} {:3.0f} %  {}: every layer sees a window, so only needles near the question are found",
+                       shown.grid.title, mean, shown.arch);
   }
   return fmt::format("{:<8} {:3.0f} %  {}: reaches the whole context", shown.grid.title, mean, shown.arch);
 }
