@@ -1,10 +1,10 @@
 #include "engine/cache.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 
 #include "base/error.h"
+#include "engine/cache_blocks.h"
 
 namespace hayfork::engine {
 namespace {
@@ -26,52 +26,6 @@ int64_t k_block_bytes(const StateSpec& spec, DType dtype) {
 int64_t v_block_bytes(const StateSpec& spec, DType dtype) {
   return int64_t{spec.n_kv_heads} * kBlockTokens * spec.v_dim * size_of(dtype);
 }
-
-// Ids handed out lowest first, so that memory which was never needed is never touched.
-class FreeList {
- public:
-  explicit FreeList(int32_t n) : ids_(static_cast<size_t>(n)) {
-    for (int32_t i = 0; i < n; ++i) ids_[static_cast<size_t>(i)] = i;  // ascending: a heap already
-  }
-  int32_t size() const { return static_cast<int32_t>(ids_.size()); }
-  int32_t take() {
-    std::pop_heap(ids_.begin(), ids_.end(), std::greater<>());
-    const int32_t id = ids_.back();
-    ids_.pop_back();
-    return id;
-  }
-  void put(int32_t id) {
-    ids_.push_back(id);
-    std::push_heap(ids_.begin(), ids_.end(), std::greater<>());
-  }
-
- private:
-  std::vector<int32_t> ids_;
-};
-
-struct Group {
-  Group(int32_t window_, int32_t n) : window(window_), free(n), refs(static_cast<size_t>(n)) {}
-  int32_t window;
-  FreeList free;
-  std::vector<int32_t> refs;
-  std::vector<int32_t> layers;
-
-  int32_t take() {
-    const int32_t id = free.take();
-    refs[static_cast<size_t>(id)] = 1;
-    return id;
-  }
-  void hold(int32_t id) { ++refs[static_cast<size_t>(id)]; }
-  void drop(int32_t id) {
-    int32_t& count = refs[static_cast<size_t>(id)];
-    HAY_CHECK(count > 0);
-    if (--count == 0) free.put(id);
-  }
-  // The first block that a row at `position` or later may still read.
-  int32_t first_visible_block(int32_t position) const {
-    return window == 0 ? 0 : std::max(0, position - window + 1) / kBlockTokens;
-  }
-};
 
 struct Sequence {
   bool live = false;
@@ -169,7 +123,7 @@ struct Cache::Impl {
   }
 
   Growth growth(const Sequence& s, size_t g, int32_t new_length) const {
-    const Group& group = groups[g];
+    const BlockGroup& group = groups[g];
     const std::vector<int32_t>& table = s.tables[g];
     Growth result;
     result.taken = blocks_for(new_length) - static_cast<int32_t>(table.size());
@@ -196,7 +150,7 @@ struct Cache::Impl {
     }
   }
 
-  void copy_block(const Group& group, int32_t to, int32_t from) {
+  void copy_block(const BlockGroup& group, int32_t to, int32_t from) {
     for (const int32_t layer : group.layers) {
       const StateSpec& spec = specs[static_cast<size_t>(layer)];
       context.copy(block_k(layer, to), block_k(layer, from), static_cast<size_t>(k_block_bytes(spec, dtype)));
@@ -205,7 +159,7 @@ struct Cache::Impl {
   }
 
   void grow(Sequence& s, size_t g, int32_t new_length) {
-    Group& group = groups[g];
+    BlockGroup& group = groups[g];
     std::vector<int32_t>& table = s.tables[g];
     const bool copies_tail = growth(s, g, new_length).copies_tail;
     drop_behind(s, g);
@@ -233,10 +187,10 @@ struct Cache::Impl {
   DType dtype;
   bool recurrent = false;
   int64_t total_bytes = 0;
-  std::vector<Group> groups;
+  std::vector<BlockGroup> groups;
   std::vector<std::unique_ptr<Buffer>> k, v, states;  // one a layer, null where it keeps none
   std::vector<KvLayer> kv_layers;
-  FreeList slots;
+  FreeIds slots;
   std::vector<Sequence> sequences;
   std::vector<SeqId> unused;
 };
@@ -272,7 +226,7 @@ SeqId Cache::fork(SeqId parent, int32_t length) {
   Sequence& to = impl_->at(id);
   to.length = length;
   for (size_t g = 0; g < impl_->groups.size(); ++g) {
-    Group& group = impl_->groups[g];
+    BlockGroup& group = impl_->groups[g];
     const int32_t first = group.first_visible_block(length);
     HAY_CHECK(first >= from.first_held[g] || from.length == length, "keys of the window were freed already");
     to.tables[g].assign(from.tables[g].begin(), from.tables[g].begin() + blocks_for(length));
@@ -338,13 +292,13 @@ int32_t Cache::blocks_needed(SeqId seq, int32_t new_length) const {
 
 int32_t Cache::free_blocks() const {
   int32_t fewest = std::numeric_limits<int32_t>::max();
-  for (const Group& group : impl_->groups) fewest = std::min(fewest, group.free.size());
+  for (const BlockGroup& group : impl_->groups) fewest = std::min(fewest, group.free.size());
   return fewest;
 }
 
 int32_t Cache::held_blocks() const {
   int32_t held = 0;
-  for (const Group& group : impl_->groups) held += static_cast<int32_t>(group.refs.size()) - group.free.size();
+  for (const BlockGroup& group : impl_->groups) held += static_cast<int32_t>(group.refs.size()) - group.free.size();
   return held;
 }
 

@@ -94,6 +94,15 @@ MemoryPlan plan_passes(const Model& model, const Context& context, const MemoryL
   return plan;
 }
 
+int64_t pass_scratch_bytes(const Model& model, const MemoryPlan& plan, const Agenda& agenda) {
+  int64_t n_results = 0;
+  for (const Job& job : agenda.jobs()) n_results += job.n_results;
+  const int64_t streams = model.two_streams() ? 2 : 1;
+  const int64_t prefill = std::min<int64_t>(plan.chunk, agenda.base_rows() + (streams - 1) * n_results);
+  const int64_t decode = std::min<int64_t>(plan.batch_size, static_cast<int64_t>(agenda.generations().size()));
+  return model.scratch_bytes(prefill + decode * streams, std::min(prefill, n_results) + decode);
+}
+
 void plan_cache(MemoryPlan& plan, const Agenda& agenda, const CacheNeeds& needs, std::span<const int64_t> bytes) {
   const RequestTrie& trie = agenda.trie();
   std::vector<int32_t> longest(needs.n_kinds(), 0);  // what one path needs

@@ -58,6 +58,8 @@ std::vector<int64_t> kind_bytes(std::span<const StateSpec> specs, DType kv_dtype
 
 // The first half of the plan: rows of a pass and what is left for the cache.
 MemoryPlan plan_passes(const Model& model, const Context& context, const MemoryLimits& limits);
+// What passes of this agenda can take at most: short lists fill no pass.
+int64_t pass_scratch_bytes(const Model& model, const MemoryPlan& plan, const Agenda& agenda);
 // The second: amounts for the agenda. Nodes whose path alone exceeds the budget are left out of account.
 void plan_cache(MemoryPlan& plan, const Agenda& agenda, const CacheNeeds& needs, std::span<const int64_t> bytes);
 

@@ -153,6 +153,7 @@ bool Scheduler::run_round(Round& round, const StopFlag& stop) {
   const CacheNeeds needs(agenda.trie(), specs_, plan.chunk);
   if (round.set_aside(agenda, too_large(agenda, needs, kind_bytes_, plan.cache_budget_bytes), plan)) return true;
   plan_cache(plan, agenda, needs, kind_bytes_);
+  plan.scratch_bytes = pass_scratch_bytes(model_, plan, agenda);
   Answers answers(agenda, [&](Answer answer) { round.emit(std::move(answer)); });
   answers.emit_trivial();
   std::vector<int32_t> in_flight;
@@ -219,6 +220,7 @@ WorkPlan Scheduler::plan(std::span<const Request> requests) const {
   const Agenda agenda(works, all, agenda_limits(options_.prefix_reuse));
   const CacheNeeds needs(agenda.trie(), specs_, memory.chunk);
   plan_cache(memory, agenda, needs, kind_bytes_);
+  memory.scratch_bytes = pass_scratch_bytes(model_, memory, agenda);
 
   const int64_t decode_rows = agenda.new_tokens() - static_cast<int64_t>(agenda.generations().size());
   const int64_t prefill_outputs = model_.two_streams() ? agenda.wanted_rows() : 0;

@@ -35,19 +35,19 @@ int run_logits(const TensorProbe& options, Console& console) {
   const auto vocab = static_cast<size_t>(engine->info().vocab_size);
   std::vector<std::vector<float>> values(sequences.size());
   std::vector<TensorOut> tensors;
+  const bool all = options.rows == "all";
   for (size_t i = 0; i < sequences.size(); ++i) {
-    const bool all = options.rows == "all";
     const size_t n_rows = all ? sequences[i].size() : 1;
     values[i].resize(n_rows * vocab);
-    engine->logits(sequences[i], all, [&](int32_t position, const float* row) {
-      const size_t at = all ? static_cast<size_t>(position) : 0;
-      std::copy_n(row, vocab, values[i].begin() + static_cast<std::ptrdiff_t>(at * vocab));
-    });
     tensors.push_back({"logits." + std::to_string(i),
                        DType::f32,
                        {static_cast<int64_t>(n_rows), static_cast<int64_t>(vocab)},
                        values[i].data()});
   }
+  engine->logits_of(sequences, all, [&](size_t i, int32_t position, const float* row) {
+    const size_t at = all ? static_cast<size_t>(position) : 0;
+    std::copy_n(row, vocab, values[i].begin() + static_cast<std::ptrdiff_t>(at * vocab));
+  });
   engine::write_safetensors(options.out, tensors);
   write_stats(options.probe, *engine);
   return 0;
