@@ -7,8 +7,8 @@
 namespace hayfork::engine {
 namespace {
 
-// Rows of a pass when nothing is asked. CPU: products are within a few percent of their best from 64 rows on, and scratch
-// stays small beside the weights. CUDA: enough rows to fill 132 SMs in every GEMM of the smallest models.
+// Rows of a pass when nothing is asked. CPU: products are within a few percent of their best from 64 rows on, and
+// scratch stays small beside the weights. CUDA: enough rows to fill 132 SMs in every GEMM of the smallest models.
 constexpr int32_t kChunkCpu = 512, kChunkCuda = 8192;
 constexpr int32_t kSmallestChunk = 16;
 // Sequences in flight when nothing is asked: a decode step reads all weights once, and from about this many rows on

@@ -128,8 +128,8 @@ std::vector<HeadRowResult> head(Context& context, Matrix hidden, const LinearWei
 // ----------------------------------------------------------------------------------------------- out[row.want] =
 // x[row] for wanted rows.
 void gather_wanted(Context& context, Matrix out, Matrix x, std::span<const Row> rows);
-// The layer in which a row first held a NaN or an infinity. marks is [rows, 1] i32: the call for layer 0 starts every row at −1,
-// a later one keeps what is there. Nothing waits for the device until the marks are read.
+// The layer in which a row first held a NaN or an infinity. marks is [rows, 1] i32: the call for layer 0 starts every
+// row at −1, a later one keeps what is there. Nothing waits for the device until the marks are read.
 void mark_nonfinite(Context& context, Matrix marks, Matrix x, int32_t layer);
 // One a row; empty when every row is −1.
 std::vector<int32_t> read_marks(Context& context, Matrix marks);

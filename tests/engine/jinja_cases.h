@@ -1,5 +1,5 @@
-// The template language against Jinja2 3.1.6 in the environment of transformers 5.24.0 (trim_blocks, lstrip_blocks, loop
-// controls, its globals): every expected text below was printed by that program for the same variables.
+// The template language against Jinja2 3.1.6 in the environment of transformers 5.24.0 (trim_blocks, lstrip_blocks,
+// loop controls, its globals): every expected text below was printed by that program for the same variables.
 #pragma once
 
 namespace hayfork::engine {
