@@ -82,7 +82,7 @@ void Config::check_keys(const ConfigKeys& keys, const Policy& policy) {
       continue;
     }
     const auto fixed = std::find_if(keys.must_be_default.begin(), keys.must_be_default.end(),
-                                    [&](const DefaultKey& entry) { return entry.key == key; });
+                                    [&name = key](const DefaultKey& entry) { return entry.key == name; });
     if (fixed != keys.must_be_default.end()) {
       if (value.is_null() || value == false || value == nlohmann::json::parse(fixed->value)) continue;
       throw Error(

@@ -25,7 +25,7 @@ constexpr std::array<const char*, 3> kReasoningFields = {"reasoning_content", "t
 
 constexpr size_t kMaxSource = 4 << 20;
 constexpr int64_t kBaseBytes = 256LL << 20;
-constexpr int64_t kBytesPerInputByte = 64;  // a template may copy a content into macros, blocks and namespaces
+constexpr int64_t kBytesPerInputByte = 32;  // a template may copy a content into macros, blocks and namespaces
 constexpr size_t kBaseOutput = 16 << 20;
 
 [[noreturn]] void bad_request(const std::string& what) {
@@ -175,7 +175,7 @@ std::string ChatTemplate::render(const ChatRequest& request) const {
   }
   jinja::Limits limits;
   limits.bytes = kBaseBytes + kBytesPerInputByte * static_cast<int64_t>(input);
-  limits.steps += static_cast<int64_t>(input);
+  limits.steps += 8 * static_cast<int64_t>(input);
   Runtime rt(impl_->name, limits, request.clock ? &*request.clock : nullptr);
   jinja::Interpreter interpreter(rt, kBaseOutput + 8 * input);
 

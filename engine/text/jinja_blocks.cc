@@ -19,7 +19,7 @@ class Loop : public Object {
   }
 
   std::string type_name() const override { return "LoopContext"; }
-  std::string repr(Runtime&) override { return fmt::format("<LoopContext {}/{}>", index0_ + 1, length()); }
+  std::string repr(Runtime& rt) override { return fmt::format("<LoopContext {}/{}>", index0_ + 1, length(rt)); }
 
   bool advance(Value& item) {
     if (ahead_)
@@ -37,9 +37,9 @@ class Loop : public Object {
     if (name == "index0") return Value(index0_);
     if (name == "first") return Value(index0_ == 0);
     if (name == "last") return Value(!peek());
-    if (name == "length") return Value(length());
-    if (name == "revindex") return Value(length() - index0_);
-    if (name == "revindex0") return Value(length() - index0_ - 1);
+    if (name == "length") return Value(length(rt));
+    if (name == "revindex") return Value(length(rt) - index0_);
+    if (name == "revindex0") return Value(length(rt) - index0_ - 1);
     if (name == "depth") return Value(int64_t{depth_} + 1);
     if (name == "depth0") return Value(int64_t{depth_});
     if (name == "previtem") return index0_ == 0 ? Value::undefined("there is no previous item") : before_;
@@ -69,6 +69,7 @@ class Loop : public Object {
     const Bound bound(rt, "loop", args, {"iterable"}, 1);
     std::string text;
     interpreter_.run_for(stmt_, *bound[0], scope_, depth_ + 1, text);
+    interpreter_.written_ -= text.size();
     return Value::string(rt, std::move(text));
   }
 
@@ -93,10 +94,13 @@ class Loop : public Object {
     return true;
   }
 
-  int64_t length() {
+  int64_t length(Runtime& rt) {
     if (!length_) {  // a lazy sequence: read the rest now
       buffer_.emplace();
-      for (Value item; next_(item);) buffer_->push_back(item);
+      for (Value item; next_(item);) {
+        rt.charge(sizeof(Value));
+        buffer_->push_back(item);
+      }
       length_ = static_cast<int64_t>(buffer_->size()) + index0_ + 1 + (ahead_ ? 1 : 0);
     }
     return *length_;
@@ -175,6 +179,7 @@ class Macro : public Object {
     std::string text;
     interpreter_.execute(stmt_.bodies[0], scope, text);
     rt.line = line;
+    interpreter_.written_ -= text.size();
     return Value::string(rt, std::move(text));
   }
 

@@ -158,6 +158,7 @@ Value cycler_function(Runtime& rt, Args& args) {
   if (args.positional.empty()) rt.fail("at least one item has to be provided");
   auto cycler = std::make_shared<Cycler>(args.positional);
   cycler->depth = Value::list(rt, args.positional).depth();
+  rt.hold(args.positional.size() * sizeof(Value));
   rt.keep(cycler);
   return Value::object(std::move(cycler));
 }

@@ -47,14 +47,17 @@ ScopePtr Interpreter::inner_scope(const Stmt& stmt, size_t body, const ScopePtr&
 }
 
 void Interpreter::write(std::string& out, std::string_view text) {
-  if (out.size() + text.size() > max_output_) rt_.out_of("output");
+  if ((written_ += text.size()) > max_output_) rt_.out_of("output");
   rt_.step(1 + static_cast<int64_t>(text.size() / 64));
   out += text;
 }
 
 Interpreter::Flow Interpreter::execute(const Body& body, const ScopePtr& scope, std::string& out) {
   for (const auto& stmt : body) {
-    if (const Flow flow = execute(*stmt, scope, out); flow != Flow::normal) return flow;
+    const size_t passing = rt_.passing();
+    const Flow flow = execute(*stmt, scope, out);
+    rt_.end_statement(passing);
+    if (flow != Flow::normal) return flow;
   }
   return Flow::normal;
 }
@@ -146,6 +149,7 @@ void Interpreter::run_filter_block(const Stmt& stmt, const ScopePtr& scope, std:
 std::string Interpreter::run_inner(const Stmt& stmt, const ScopePtr& scope) {
   std::string text;
   execute(stmt.bodies[0], inner_scope(stmt, 0, scope), text);
+  written_ -= text.size();
   rt_.charge(text.size());
   return text;
 }

@@ -72,6 +72,7 @@ class Interpreter {
 
   Runtime& rt_;
   const size_t max_output_;
+  size_t written_ = 0;  // bytes in all texts being written: the output, and those of macros and blocks under way
   ScopePtr root_;
 };
 

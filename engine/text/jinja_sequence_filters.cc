@@ -149,6 +149,7 @@ Value unique_filter(Runtime& rt, const Value& v, Args& args) {
                             while (next(out)) {
                               const Value key = folded(*run, follow(*run, out, path), case_sensitive);
                               if (seen.find(*run, key)) continue;
+                              run->hold(192);
                               seen.set(*run, key, Value(true));
                               return true;
                             }

@@ -93,7 +93,7 @@ Runtime::~Runtime() {
 }
 
 void Runtime::keep(std::shared_ptr<Object> object) {
-  charge(256);
+  hold(256);
   kept_.push_back(std::move(object));
 }
 
@@ -121,8 +121,10 @@ Value Value::undefined(std::string hint) {
 }
 
 Value Value::string(Runtime& rt, std::string text) {
-  rt.charge(text.size() + sizeof(Text));
-  return constant(std::move(text));
+  const size_t bytes = text.size() + sizeof(Text);
+  Value value = constant(std::move(text));
+  value.heap_->hold(rt, bytes);
+  return value;
 }
 
 Value Value::constant(std::string text) {
@@ -132,8 +134,8 @@ Value Value::constant(std::string text) {
 }
 
 Value Value::list(Runtime& rt, Values items) {
-  rt.charge(sizeof(Items) + items.size() * sizeof(Value));
   auto box = std::make_shared<Items>();
+  box->hold(rt, sizeof(Items) + items.size() * sizeof(Value));
   box->depth = depth_over(rt, items);
   box->items = std::move(items);
   Value value;
@@ -150,6 +152,7 @@ Value Value::tuple(Runtime& rt, Values items) {
 
 Value Value::dict(Runtime& rt, Dict dict) {
   auto box = std::make_shared<DictBox>();
+  box->hold(rt, sizeof(DictBox) + dict.size() * (sizeof(Dict::Entry) + 96));  // with its index
   for (const auto& [key, item] : dict.entries()) box->depth = std::max({box->depth, key.depth(), item.depth()});
   if (++box->depth > kMaxValueDepth) rt.out_of("nesting");
   box->dict = std::move(dict);
@@ -169,8 +172,8 @@ Value Value::range(int64_t start, int64_t stop, int64_t step) {
 }
 
 Value Value::view(Runtime& rt, const char* type, Values items) {
-  rt.charge(sizeof(View) + items.size() * sizeof(Value));
   auto box = std::make_shared<View>();
+  box->hold(rt, sizeof(View) + items.size() * sizeof(Value));
   box->depth = depth_over(rt, items);
   box->type = type;
   box->items = std::move(items);
@@ -181,8 +184,8 @@ Value Value::view(Runtime& rt, const char* type, Values items) {
 }
 
 Value Value::generator(Runtime& rt, const char* type, const Value& source, std::function<bool(Value&)> next) {
-  rt.charge(sizeof(Generator) + 64);
   auto box = std::make_shared<Generator>();
+  box->hold(rt, sizeof(Generator) + 256);
   box->depth = depth_over(rt, {source});
   box->type = type;
   box->next = std::move(next);
@@ -200,8 +203,8 @@ Value Value::object(std::shared_ptr<Object> object) {
 }
 
 Value Value::function(Runtime& rt, std::string name, const Value& self, std::function<Value(Runtime&, Args&)> call) {
-  rt.charge(sizeof(Function) + 64);
   auto function = std::make_shared<Function>(std::move(name), std::move(call));
+  function->hold(rt, sizeof(Function) + 64);
   function->depth = depth_over(rt, {self});
   return object(std::move(function));
 }
@@ -302,6 +305,7 @@ void Namespace::set(Runtime& rt, const std::string& name, Value value) {
     rt.fail(fmt::format("a namespace cannot store an attribute that starts with an underscore: '{}'", name));
   depth = std::max(depth, value.depth() + 1);
   if (depth > kMaxValueDepth) rt.out_of("nesting");
+  rt.hold(128);
   attributes_.set(rt, Value::string(rt, name), std::move(value));
 }
 

@@ -61,11 +61,23 @@ class Runtime {
   void step(int64_t n = 1) {
     if ((limits_.steps -= n) < 0) out_of("steps");
   }
-  void charge(size_t bytes) {
+  // Memory of a value: counted until the value goes away, or for good.
+  void hold(size_t bytes) {
     limits_.bytes -= static_cast<int64_t>(bytes);
     limits_.steps -= static_cast<int64_t>(bytes / 64);  // making bytes takes time too
     if (limits_.bytes < 0) out_of("memory");
     if (limits_.steps < 0) out_of("steps");
+  }
+  void release(size_t bytes) { limits_.bytes += static_cast<int64_t>(bytes); }
+  // Memory in passing: counted until the statement that is being run ends.
+  void charge(size_t bytes) {
+    hold(bytes);
+    passing_ += bytes;
+  }
+  size_t passing() const { return passing_; }
+  void end_statement(size_t passing_before) {
+    release(passing_ - passing_before);
+    passing_ = passing_before;
   }
   const std::tm* clock() const { return clock_; }
 
@@ -96,6 +108,7 @@ class Runtime {
   Limits limits_;
   const std::tm* clock_;
   int depth_ = 0;
+  size_t passing_ = 0;
   std::vector<std::shared_ptr<Object>> kept_;
 };
 
@@ -108,6 +121,20 @@ using Values = std::vector<Value>;
 
 struct Heap {
   int depth = 0;
+  size_t held = 0;           // bytes counted in `owner` while this lives
+  Runtime* owner = nullptr;  // null: a literal of the template
+
+  Heap() = default;
+  ~Heap() {
+    if (owner) owner->release(held);
+  }
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+  void hold(Runtime& rt, size_t bytes) {
+    rt.hold(bytes);
+    owner = &rt;
+    held += bytes;
+  }
 };
 
 class Value {

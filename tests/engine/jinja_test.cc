@@ -114,7 +114,7 @@ TEST(Jinja, HostileTemplatesEndSoon) {
     const auto start = std::chrono::steady_clock::now();
     const Error error = error_of(source);
     EXPECT_EQ(error.code(), ErrorCode::resource) << source << "\n" << error.what();
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << source;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60)) << source;
   }
 }
 
