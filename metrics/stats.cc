@@ -149,12 +149,17 @@ double normal_quantile(double p) {
   return q < 0 ? -z : z;
 }
 
+Interval wilson_share(double p, double n, double z) {
+  HAY_CHECK(n > 0 && p >= 0 && p <= 1);
+  const double z2 = z * z;
+  const double centre = (p + z2 / (2 * n)) / (1 + z2 / n);
+  const double half = z * std::sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n);
+  return {p == 0 ? 0.0 : std::max(0.0, centre - half), p == 1 ? 1.0 : std::min(1.0, centre + half)};
+}
+
 Interval wilson(int64_t hits, int64_t n, double z) {
   HAY_CHECK(n >= 1 && hits >= 0 && hits <= n);
-  const double m = static_cast<double>(n), p = static_cast<double>(hits) / m, z2 = z * z;
-  const double centre = (p + z2 / (2 * m)) / (1 + z2 / m);
-  const double half = z * std::sqrt(p * (1 - p) / m + z2 / (4 * m * m)) / (1 + z2 / m);
-  return {hits == 0 ? 0.0 : std::max(0.0, centre - half), hits == n ? 1.0 : std::min(1.0, centre + half)};
+  return wilson_share(static_cast<double>(hits) / static_cast<double>(n), static_cast<double>(n), z);
 }
 
 Interval exact_binomial(int64_t hits, int64_t n, double alpha) {
@@ -219,16 +224,18 @@ Estimate estimate_mean(std::span<const double> values, std::span<const std::stri
   const auto hits = static_cast<int64_t>(std::llround(total(values)));
   Estimate out{constant ? values[0] : total(values) / static_cast<double>(n), n, {}, {}, {}};
   if (!constant) out.stderr_value = grouped.repeat ? cluster_stderr(grouped) : mean_of(values).stderr_value;
+  if (out.stderr_value == 0.0) out.stderr_value.reset();  // clusters that agree say nothing about the next one
   if (binary && !grouped.repeat) {
     out.interval = wilson(hits, n);
     out.method = "wilson";
-  } else if (constant && binary) {
-    const auto g = static_cast<int64_t>(grouped.sums.size());
-    out.interval = wilson(values[0] == 1 ? g : 0, g);
+    return out;
+  }
+  if (!constant) out.interval = bca_bootstrap(grouped.sums, grouped.counts, options);
+  if (out.interval) {
+    out.method = "bca-b" + std::to_string(options.resamples) + "-seed" + std::to_string(options.seed);
+  } else if (binary) {
+    out.interval = wilson_share(out.value, static_cast<double>(grouped.sums.size()));
     out.method = "wilson-clusters";
-  } else if (!constant) {
-    out.interval = bca_bootstrap(grouped.sums, grouped.counts, options);
-    if (out.interval) out.method = "bca-b" + std::to_string(options.resamples) + "-seed" + std::to_string(options.seed);
   }
   return out;
 }

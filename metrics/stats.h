@@ -23,6 +23,8 @@ struct Interval {
 
 // Wilson 1927: (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) ÷ (1 + z²/n). Requires: n ≥ 1, 0 ≤ hits ≤ n.
 Interval wilson(int64_t hits, int64_t n, double z = kZ95);
+// The same for a share of n units that need not be whole. Requires: n > 0, 0 ≤ p ≤ 1.
+Interval wilson_share(double p, double n, double z = kZ95);
 // Clopper and Pearson 1934, two-sided at 1 − alpha; all of n right gives the lower bound (alpha/2)^(1/n).
 Interval exact_binomial(int64_t hits, int64_t n, double alpha = 0.05);
 
@@ -46,7 +48,8 @@ std::optional<Interval> bca_bootstrap(std::span<const double> sums, std::span<co
 
 // What fold() writes for a mean: the value, its standard error and a 95 % interval by the rules of rulings B9: Wilson
 // when every value is 0 or 1 and no cluster repeats; else the BCa bootstrap over clusters. Where the bootstrap has
-// nothing to vary (all values equal): Wilson over the number of clusters when they are all 0 or all 1, else none.
+// nothing to vary (every cluster has the same mean): Wilson over the number of clusters when values are 0 or 1, else
+// none.
 struct Estimate {
   double value = 0;
   int64_t n = 0;

@@ -59,7 +59,15 @@ const std::vector<TaskEntry>& task_table() {
          ruler_members(),
          {},
          nullptr,
-         fold_ruler},
+         fold_ruler,
+         "1",
+         "ruler/p1",
+         "score",
+         {{"score"},
+          {"wavg_inc"},
+          {"wavg_dec"},
+          {"effective_length", true, "largest", "tokens"},
+          {"effective_length_ci", true, "largest", "tokens"}}},
     };
     for (const std::string& name : ruler_members())
       table.push_back(

@@ -169,7 +169,6 @@ class Ruler : public Task {
     row["input"] = s.input;
     row["outputs"] = s.outputs;
     row["length"] = s.length;
-    row["length_w_model_temp"] = s.length;
     row["answer_prefix"] = s.answer_prefix;
     if (task_.generator == "niah")
       row["token_position_answer"] = static_cast<int64_t>(
@@ -338,15 +337,18 @@ std::string ruler_postprocess(std::string_view prediction) {
 
 const std::vector<OptionDef>& ruler_options() {
   static const std::vector<OptionDef> kOptions = {
-      {"template", "KEY", "RULER's model template; chat: the checkpoint's own", "base, or chat with --chat-template"},
-      {"permutation", "HOW", "official: the fixed orders of upstream; per-sample: drawn anew", "official"},
-      {"protocol", "P", "p1: upstream's main branch", "p1"},
-      {"words", "DIR", "the wonderwords lists", "<data>/ruler"},
-      {"english-words", "FILE", "upstream's english_words.json, for ruler_cwe past the lists", "<data>/ruler"},
-      {"essays", "PATH", "folder of essays, or PaulGrahamEssays.json", "<data>/ruler or <data>/niah"},
-      {"punkt", "DIR", "English Punkt parameters", "<data>/ruler/punkt_english"},
-      {"squad", "FILE", "SQuAD 2.0 dev set", "<data>/ruler"},
-      {"hotpotqa", "FILE", "HotpotQA dev distractor set", "<data>/ruler"},
+      {"template", "KEY", "RULER's model template; chat: the checkpoint's own", "base, or chat with --chat-template",
+       "template"},
+      {"permutation", "HOW", "official: the fixed orders of upstream; per-sample: drawn anew", "official",
+       "permutation"},
+      {"protocol", "P", "p1: upstream's main branch", "p1", "protocol"},
+      {"words", "DIR", "the wonderwords lists", "<data>/ruler", "words"},
+      {"english-words", "FILE", "upstream's english_words.json, for ruler_cwe past the lists", "<data>/ruler",
+       "english-words"},
+      {"essays", "PATH", "folder of essays, or PaulGrahamEssays.json", "<data>/ruler or <data>/niah", "essays"},
+      {"punkt", "DIR", "English Punkt parameters", "<data>/ruler/punkt_english", "punkt"},
+      {"squad", "FILE", "SQuAD 2.0 dev set", "<data>/ruler", "squad"},
+      {"hotpotqa", "FILE", "HotpotQA dev distractor set", "<data>/ruler", "hotpotqa"},
   };
   return kOptions;
 }

@@ -91,6 +91,7 @@ struct TaskOptions {
 // A key of TaskOptions::extra, for help texts and flags: {"kind", "NAME", "number, secret, …", "number"}.
 struct OptionDef {
   std::string key, value_name, help, default_value;
+  std::string flag = {};  // of the command line; "": the family's name and the key
 };
 
 // ---- Samples -------------------------------------------------------------------------------------------------------
@@ -219,6 +220,9 @@ struct TaskEntry {
   std::vector<OptionDef> options = {};
   TaskMaker make = nullptr;        // null for a group
   GroupFold fold_group = nullptr;  // null: a group that only stands for its members
+  // Of a group with aggregates of its own (rulings B8).
+  std::string version = {}, protocol = {}, primary_metric = {};
+  std::vector<MetricDef> metrics = {};
 };
 
 const std::vector<TaskEntry>& task_table();

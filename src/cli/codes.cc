@@ -26,6 +26,10 @@ constexpr CodeText kCodes[] = {
      "where the model is."},
     {"HAY-W020", "the haystack is shorter than the context",
      "Its text is repeated to fill the length. Repeated text makes a needle stand out; give a longer --niah-haystack."},
+    {"HAY-W021", "a question file has fewer questions than samples were asked for",
+     "Every question is asked once a length, and the intervals say what so few samples are worth. Give the whole file, "
+     "or "
+     "ask for fewer samples."},
     {"HAY-E001", "an error ended a run, or closing the database",
      "The message says which. What was stored before is kept; hayfork resume goes on."},
     {"0", "done", "Everything asked for was done; a gate passed."},

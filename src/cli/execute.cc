@@ -178,6 +178,7 @@ class Execution {
     }
     const bool stopped = signal_status != 0 || out_of_time || given_up_;
     const bool whole = n_stored >= n_planned;
+    fold_groups(store_, handle_.run, whole && n_failed == 0);
     RunOutcome outcome{handle_.run, handle_.run_id, signal_status};
     if (!stopped && n_selected_ == 0 && n_stored == 0) outcome.status = 5;
     if (outcome.status == 0 && (n_failed > 0 || out_of_time || given_up_ || (options_.strict && n_truncated > 0))) {
@@ -371,6 +372,7 @@ RunOutcome begin_and_execute(const Plan& plan, runs::Store& store, const Execute
   }
   std::vector<runs::PlannedTask> planned;
   for (const auto& task : plan.tasks) planned.push_back(planned_task(*task, plan.config));
+  for (runs::PlannedTask& group : planned_groups(plan)) planned.push_back(std::move(group));
   runs::RunHandle handle = store.begin_run(identity_of(plan, options, sha256, console), planned);
   events.attach(store, handle.run);
   announce(plan, handle.run_id, options, console);
@@ -414,6 +416,7 @@ void refold_runs(runs::Store& store, const std::vector<int64_t>& runs, Console& 
       for (size_t i = 0; i < tasks.size() && i < view.tasks.size(); ++i) {
         fold_task(store, *tasks[i], view.tasks[i].row.id);
       }
+      fold_groups(store, run, false);
     } catch (const Error& error) {
       console.warn("HAY-W013", fmt::format("{}: its aggregates could not be made again ({}); hayfork resume {} does it",
                                            view.run.run_id, error.what(), view.run.run_id));

@@ -1,5 +1,6 @@
 #include "cli/plan.h"
 
+#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
@@ -196,6 +197,39 @@ runs::PlannedTask planned_task(const tasks::Task& task, const RunConfig& config)
   planned.seeds_json = known(info.seeds_json);
   planned.n_planned = task.n_samples();
   return planned;
+}
+
+std::vector<runs::PlannedTask> planned_groups(const Plan& plan) {
+  std::vector<runs::PlannedTask> groups;
+  for (const std::string& asked : plan.config.tasks) {
+    const tasks::TaskEntry& entry = tasks::find_task(asked.starts_with("@") ? asked.substr(1) : asked);
+    if (entry.fold_group == nullptr) continue;
+    runs::PlannedTask planned;
+    planned.task = {.name = entry.name,
+                    .family = entry.family,
+                    .version = entry.version,
+                    .kind = entry.kind,
+                    .primary_metric = entry.primary_metric,
+                    .protocol = entry.protocol};
+    json members = json::object();
+    for (const auto& task : plan.tasks) {
+      const tasks::TaskInfo& info = task->info();
+      if (std::find(entry.members.begin(), entry.members.end(), info.name) == entry.members.end()) continue;
+      members[info.name] = sha256_hex(info.config_json);
+      planned.num_fewshot = info.num_fewshot;
+      planned.fewshot_seed = info.fewshot_seed;
+    }
+    planned.task.config_json = canonical_json(json{{"protocol", entry.protocol}, {"members", members}});
+    for (const tasks::MetricDef& metric : entry.metrics) {
+      planned.metric_defs.push_back({.metric = metric.name,
+                                     .higher_is_better = metric.higher_is_better,
+                                     .agg = metric.agg,
+                                     .unit = known(metric.unit)});
+    }
+    planned.chat = plan.config.chat_template;
+    groups.push_back(std::move(planned));
+  }
+  return groups;
 }
 
 runs::HostRow host_row() {

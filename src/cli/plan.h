@@ -36,6 +36,8 @@ std::string plan_sha256(const Plan& plan);
 runs::ModelRow model_row(const engine::ModelInfo& info);
 std::vector<runs::ModelLayerRow> layer_rows(const engine::ModelInfo& info);
 runs::PlannedTask planned_task(const tasks::Task& task, const RunConfig& config);
+// The groups asked for that have aggregates of their own: they stand after the tasks, without samples (rulings B8).
+std::vector<runs::PlannedTask> planned_groups(const Plan& plan);
 runs::HostRow host_row();
 
 // How often each sample's document stood earlier in its task's plan (rulings B5), by plan index.

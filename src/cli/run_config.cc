@@ -31,9 +31,9 @@ void read_optional(const json& root, const char* key, std::optional<T>& to) {
   if (const json value = root.value(key, json()); !value.is_null()) to = value.get<T>();
 }
 
-// The options a task may be given on the command line, as flags: niah's "kind" is --niah-kind.
+// The options a task may be given on the command line, as flags: niah's "kind" is --niah-kind, unless it names its own.
 std::string flag_of(const tasks::TaskEntry& entry, const tasks::OptionDef& option) {
-  return fold_underscores(fmt::format("{}-{}", entry.family, option.key));
+  return fold_underscores(option.flag.empty() ? fmt::format("{}-{}", entry.family, option.key) : option.flag);
 }
 
 void declare_task_options(Flags& flags, RunConfig& config) {

@@ -1,5 +1,6 @@
 #include "cli/sample_rows.h"
 
+#include <algorithm>
 #include <map>
 
 #include "engine/text/tokenizer.h"
@@ -142,6 +143,43 @@ runs::SampleRow sample_row(const tasks::SampleResult& result, int64_t run_task, 
   return row;
 }
 
+namespace {
+
+std::vector<runs::MetricRow> metric_rows(const std::vector<tasks::Aggregate>& aggregates, int64_t run_task) {
+  std::vector<runs::MetricRow> metrics;
+  for (const tasks::Aggregate& aggregate : aggregates) {
+    runs::MetricRow row;
+    row.run_task = run_task;
+    row.slice = aggregate.slice;
+    row.metric = aggregate.metric;
+    row.filter = aggregate.filter;
+    row.value = aggregate.value;
+    row.n = aggregate.n;
+    row.stderr_value = aggregate.stderr_value;
+    row.ci_low = aggregate.ci_low;
+    row.ci_high = aggregate.ci_high;
+    row.ci_method = known(aggregate.ci_method);
+    metrics.push_back(std::move(row));
+  }
+  return metrics;
+}
+
+tasks::Aggregate aggregate_of(const runs::MetricRow& row) {
+  tasks::Aggregate out;
+  out.slice = row.slice;
+  out.metric = row.metric;
+  out.filter = row.filter;
+  out.value = row.value;
+  out.n = row.n;
+  out.stderr_value = row.stderr_value;
+  out.ci_low = row.ci_low;
+  out.ci_high = row.ci_high;
+  out.ci_method = row.ci_method.value_or("");
+  return out;
+}
+
+}  // namespace
+
 Folded fold_task(runs::Store& store, const tasks::Task& task, int64_t run_task) {
   store.flush();
   std::map<std::pair<std::string, int64_t>, tasks::FoldRow> stored;
@@ -168,23 +206,23 @@ Folded fold_task(runs::Store& store, const tasks::Task& task, int64_t run_task) 
     found->second.key = std::move(key);
     rows.push_back(std::move(found->second));
   }
-  std::vector<runs::MetricRow> metrics;
-  for (const tasks::Aggregate& aggregate : task.fold(rows)) {
-    runs::MetricRow row;
-    row.run_task = run_task;
-    row.slice = aggregate.slice;
-    row.metric = aggregate.metric;
-    row.filter = aggregate.filter;
-    row.value = aggregate.value;
-    row.n = aggregate.n;
-    row.stderr_value = aggregate.stderr_value;
-    row.ci_low = aggregate.ci_low;
-    row.ci_high = aggregate.ci_high;
-    row.ci_method = known(aggregate.ci_method);
-    metrics.push_back(std::move(row));
-  }
-  store.set_metrics(run_task, metrics);
+  store.set_metrics(run_task, metric_rows(task.fold(rows), run_task));
   return folded;
+}
+
+void fold_groups(runs::Store& store, int64_t run, bool whole) {
+  const std::vector<runs::RunTaskView> views = store.run_tasks(run);
+  for (const runs::RunTaskView& group : views) {
+    if (group.task.kind != "group") continue;
+    const tasks::TaskEntry& entry = tasks::find_task(group.task.name);
+    std::map<std::string, std::vector<tasks::Aggregate>> members;
+    for (const runs::RunTaskView& view : views) {
+      if (std::find(entry.members.begin(), entry.members.end(), view.task.name) == entry.members.end()) continue;
+      for (const runs::MetricRow& row : view.metrics) members[view.task.name].push_back(aggregate_of(row));
+    }
+    store.set_metrics(group.row.id, metric_rows(entry.fold_group(members), group.row.id));
+    store.finish_task(group.row.id, whole ? "done" : "partial");
+  }
 }
 
 }  // namespace hayfork::cli

@@ -23,4 +23,7 @@ struct Folded {
 };
 Folded fold_task(runs::Store& store, const tasks::Task& task, int64_t run_task);
 
+// Makes the aggregates of a run's groups from those of their members. `whole`: every member has all its samples.
+void fold_groups(runs::Store& store, int64_t run, bool whole);
+
 }  // namespace hayfork::cli

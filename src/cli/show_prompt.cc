@@ -123,6 +123,8 @@ int run(const PromptOptions& options, Console& console) {
       const tasks::Sample sample = task->sample(i);
       if (options.format == "table") {
         print_for_people(i, sample, *tokenizer, options.ids, console);
+      } else if (const std::string row = task->upstream_row(i); !row.empty()) {
+        console.out(row + "\n");  // a benchmark with a file format of its own
       } else {
         console.out(sample_json(i, sample, *tokenizer).dump(-1, ' ', false, ordered_json::error_handler_t::replace) +
                     "\n");

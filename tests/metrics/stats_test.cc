@@ -118,6 +118,12 @@ TEST(EstimateMean, NeverClaimsCertaintyFromEqualValues) {
   EXPECT_DOUBLE_EQ(estimate_mean(right, two).interval->low, wilson(2, 2).low);
   EXPECT_EQ(estimate_mean(right, two).method, "wilson-clusters");
   EXPECT_FALSE(estimate_mean(graded).interval);
+  // Every cluster has one right of two: the bootstrap would give [0.5, 0.5] and a standard error of 0.
+  const std::vector<double> halves = {1, 0, 0, 1};
+  const Estimate same = estimate_mean(halves, two);
+  EXPECT_EQ(same.method, "wilson-clusters");
+  EXPECT_DOUBLE_EQ(same.interval->low, wilson(1, 2).low);
+  EXPECT_FALSE(same.stderr_value);
 }
 
 TEST(McNemar, MatchesScipy) {
