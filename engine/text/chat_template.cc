@@ -26,22 +26,31 @@ constexpr std::array<const char*, 3> kReasoningFields = {"reasoning_content", "t
 constexpr size_t kMaxSource = 4 << 20;
 constexpr int64_t kBaseBytes = 256LL << 20;
 constexpr int64_t kBytesPerInputByte = 32;  // a template may copy a content into macros, blocks and namespaces
+constexpr int64_t kStepsPerValue = 4096;    // some templates search all messages before each one
 constexpr size_t kBaseOutput = 16 << 20;
 
 [[noreturn]] void bad_request(const std::string& what) {
   throw Error(ErrorCode::usage, ErrorSubject::general, what);
 }
 
-size_t size_of(const Json& json, int depth) {
+struct InputSize {
+  size_t bytes = 0;
+  int64_t n_values = 0;
+};
+
+void measure(const Json& json, int depth, InputSize& size) {
   if (depth > jinja::kMaxValueDepth) bad_request("a chat message is nested too deeply");
-  size_t size = 64;
-  if (json.is_string()) size += json.get_ref<const std::string&>().size();
+  ++size.n_values;
+  size.bytes += 64;
+  if (json.is_string()) size.bytes += json.get_ref<const std::string&>().size();
   if (json.is_object()) {
-    for (const auto& [key, value] : json.items()) size += key.size() + size_of(value, depth + 1);
+    for (const auto& [key, value] : json.items()) {
+      size.bytes += key.size();
+      measure(value, depth + 1, size);
+    }
   } else if (json.is_array()) {
-    for (const Json& value : json) size += size_of(value, depth + 1);
+    for (const Json& value : json) measure(value, depth + 1, size);
   }
-  return size;
 }
 
 Value to_value(Runtime& rt, const Json& json) {
@@ -169,15 +178,16 @@ std::string ChatTemplate::render(const ChatRequest& request) const {
   std::string final_text;
   if (request.continue_final_message) final_text = tag_final_message(messages, impl_->source);
 
-  size_t input = impl_->source.size() + size_of(messages, 0);
+  InputSize input;
+  measure(messages, 0, input);
   for (const Json* part : {request.tools, request.documents, request.kwargs}) {
-    if (part) input += size_of(*part, 0);
+    if (part) measure(*part, 0, input);
   }
   jinja::Limits limits;
-  limits.bytes = kBaseBytes + kBytesPerInputByte * static_cast<int64_t>(input);
-  limits.steps += 8 * static_cast<int64_t>(input);
+  limits.bytes = kBaseBytes + kBytesPerInputByte * static_cast<int64_t>(input.bytes);
+  limits.steps += kStepsPerValue * input.n_values + static_cast<int64_t>(input.bytes);
   Runtime rt(impl_->name, limits, request.clock ? &*request.clock : nullptr);
-  jinja::Interpreter interpreter(rt, kBaseOutput + 8 * input);
+  jinja::Interpreter interpreter(rt, kBaseOutput + 8 * input.bytes);
 
   for (const auto& [name, text] : request.special_tokens) interpreter.define(name, Value::string(rt, text));
   const std::array<std::pair<const char*, const Json*>, 3> lists = {
