@@ -39,60 +39,80 @@ uint64_t stretch(const std::vector<uint64_t>& prefix, size_t begin, size_t end, 
 }  // namespace
 
 // Tokens from reach − 1 before the first block that ends inside the node, up to the node's end.
-BlockKeys::BlockKeys(const RequestTrie& trie, int32_t node, int64_t reach) : reach_(reach) {
+BlockKeys::BlockKeys(const RequestTrie& trie, int32_t node, int64_t reach) : reach_(static_cast<int32_t>(reach)) {
   const TrieNode& last = trie.node(node);
-  const int32_t first_block = last.begin / kBlockTokens;
-  first_ = static_cast<int32_t>(std::max<int64_t>(int64_t{first_block} * kBlockTokens - (reach - 1), 0));
-  std::vector<int32_t> tokens(static_cast<size_t>(last.end - first_));
+  first_ = std::max(last.begin / kBlockTokens * kBlockTokens - (reach_ - 1), 0);
+  tokens_.resize(static_cast<size_t>(last.end - first_));
   for (int32_t id = node; id >= 0; id = trie.node(id).parent) {
     const TrieNode& n = trie.node(id);
     rope_root_ = id;
     for (int32_t p = std::max(n.begin, first_); p < n.end; ++p) {
-      tokens[static_cast<size_t>(p - first_)] = n.tokens[p - n.begin];
+      tokens_[static_cast<size_t>(p - first_)] = n.tokens[p - n.begin];
     }
   }
-  a_.resize(tokens.size() + 1, 0);
-  b_.resize(tokens.size() + 1, 0);
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    a_[i + 1] = append(a_[i], kBaseA, tokens[i]);
-    b_[i + 1] = append(b_[i], kBaseB, tokens[i]);
+  a_.resize(tokens_.size() + 1, 0);
+  b_.resize(tokens_.size() + 1, 0);
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    a_[i + 1] = append(a_[i], kBaseA, tokens_[i]);
+    b_[i + 1] = append(b_[i], kBaseB, tokens_[i]);
   }
-  full_ = static_cast<int32_t>(reach) - 1 + kBlockTokens;
-  power_a_ = power(kBaseA, full_);
-  power_b_ = power(kBaseB, full_);
+  power_a_ = power(kBaseA, reach_ - 1);
+  power_b_ = power(kBaseB, reach_ - 1);
 }
 
-BlockKey BlockKeys::of(int32_t block) const {
-  const int32_t end = (block + 1) * kBlockTokens;
-  const auto begin = static_cast<int32_t>(std::max<int64_t>(int64_t{block} * kBlockTokens - (reach_ - 1), 0));
+BlockHistory BlockKeys::history(int32_t block) const {
+  const int32_t end = block * kBlockTokens, begin = std::max(end - (reach_ - 1), 0);
   const auto i = static_cast<size_t>(begin - first_), j = static_cast<size_t>(end - first_);
-  const bool whole = end - begin == full_;  // shorter only at the beginning of the sequence
+  const bool whole = end - begin == reach_ - 1;  // shorter only at the beginning of the sequence
   return {stretch(a_, i, j, whole ? power_a_ : power(kBaseA, end - begin)),
           stretch(b_, i, j, whole ? power_b_ : power(kBaseB, end - begin)), block, rope_root_};
+}
+
+std::span<const int32_t> BlockKeys::tokens(int32_t block) const {
+  const auto begin = static_cast<size_t>(block * kBlockTokens - first_);
+  return std::span(tokens_).subspan(begin, std::min<size_t>(kBlockTokens, tokens_.size() - begin));
 }
 
 BlockStore::~BlockStore() {
   while (!empty()) evict();
 }
 
-bool BlockStore::adopt(SeqId seq, const BlockKey& key) {
-  const auto found = blocks_.find(key);
-  if (found == blocks_.end()) return false;
-  HAY_CHECK(cache_.length(seq) == key.block * kBlockTokens);
-  cache_.append(seq, found->second);
+const BlockStore::Block* BlockStore::find(const BlockHistory& history, std::span<const int32_t> tokens) const {
+  const auto [begin, end] = blocks_.equal_range(history);
+  for (auto it = begin; it != end; ++it) {
+    if (std::equal(tokens.begin(), tokens.end(), it->second.tokens.begin())) return &it->second;
+  }
+  return nullptr;
+}
+
+bool BlockStore::adopt(SeqId seq, const BlockHistory& history, std::span<const int32_t> tokens) {
+  const Block* block = find(history, tokens);
+  if (block == nullptr) return false;
+  HAY_CHECK(cache_.length(seq) / kBlockTokens == history.block);
+  cache_.append(seq, block->held);
+  cache_.truncate(seq, history.block * kBlockTokens + static_cast<int32_t>(tokens.size()));
   return true;
 }
 
-void BlockStore::insert(SeqId seq, const BlockKey& key) {
-  blocks_.emplace(key, cache_.hold(seq, key.block));
-  oldest_.push_back(key);
+bool BlockStore::insert(SeqId seq, const BlockHistory& history, std::span<const int32_t> tokens) {
+  HAY_CHECK(tokens.size() == kBlockTokens);
+  if (find(history, tokens) != nullptr) return false;
+  const auto it = blocks_.emplace(history, Block{{tokens.begin(), tokens.end()}, cache_.hold(seq, history.block)});
+  oldest_.push_back(&*it);
+  return true;
 }
 
 void BlockStore::evict() {
-  const auto found = blocks_.find(oldest_.front());
-  cache_.drop(found->second);
-  blocks_.erase(found);
+  const Blocks::const_pointer oldest = oldest_.front();
   oldest_.pop_front();
+  const auto [begin, end] = blocks_.equal_range(oldest->first);
+  for (auto it = begin; it != end; ++it) {
+    if (&*it != oldest) continue;
+    cache_.drop(it->second.held);
+    blocks_.erase(it);
+    return;
+  }
+  HAY_CHECK(false);
 }
 
 }  // namespace hayfork::engine

@@ -324,13 +324,17 @@ std::vector<int32_t> Cache::hold(SeqId seq, int32_t index) {
 
 void Cache::append(SeqId seq, std::span<const int32_t> held) {
   Sequence& s = impl_->at(seq);
-  HAY_CHECK(s.length % kBlockTokens == 0 && held.size() == impl_->groups.size());
+  HAY_CHECK(held.size() == impl_->groups.size());
   for (size_t g = 0; g < held.size(); ++g) {
     impl_->groups[g].hold(held[g]);
+    if (s.length % kBlockTokens != 0) {
+      impl_->groups[g].drop(s.tables[g].back());
+      s.tables[g].pop_back();
+    }
     s.tables[g].push_back(held[g]);
     s.rows[g] = s.tables[g].data();
   }
-  s.length += kBlockTokens;
+  s.length = (s.length / kBlockTokens + 1) * kBlockTokens;
 }
 
 void Cache::drop(std::span<const int32_t> held) {

@@ -66,8 +66,8 @@ class Cache {
   int32_t free_sequences() const;  // state slots left; INT32_MAX without recurrent state
 
   // Blocks apart from sequences: hold() keeps block `index` (positions index·kBlockTokens …, all written) of a sequence
-  // in every group, append() adds it to the end of another whose length is that position, drop() lets it go. Only for
-  // caches without windows and recurrent state.
+  // in every group; append() gives it to another that ends in or just before these positions, in place of what that has
+  // of them; drop() lets it go. Only for caches without windows and recurrent state.
   std::vector<int32_t> hold(SeqId seq, int32_t index);
   void append(SeqId seq, std::span<const int32_t> held);
   void drop(std::span<const int32_t> held);

@@ -118,17 +118,17 @@ void Run::add_prefill_rows(size_t i) {
   rows_.set_view(lane.pass_seq, tools_.cache.view(lane.seq, agenda_.rope_tokens(lane.node)));
 }
 
-// Takes over the blocks from `pos` on that are kept; the position behind the last.
+// Takes over the blocks from `pos` on that are kept; the position behind the last. A block that begins before `pos` is
+// the sequence's own so far, with the same bits: it is looked for once, at the first position of the pass.
 int32_t Run::adopt_blocks(Lane& lane, int32_t pos) {
-  if (lane.keys.empty() || pos % kBlockTokens != 0 || kept_blocks_.empty()) return pos;
+  if (lane.keys.empty() || kept_blocks_.empty() || (pos % kBlockTokens != 0 && pos != lane.pos)) return pos;
   int32_t there = pos;
-  while (there + kBlockTokens <= node(lane.node).end) {
-    const BlockKey key = lane.keys.of(there / kBlockTokens);
-    if (!kept_blocks_.has(key)) break;
+  for (int32_t b = pos / kBlockTokens; b * kBlockTokens < node(lane.node).end; ++b) {
     // Rows before it are in this pass: their K/V come first.
     if (there == pos) HAY_CHECK(tools_.cache.extend(lane.seq, pos), "a reserved block is missing");
-    kept_blocks_.adopt(lane.seq, key);
-    there += kBlockTokens;
+    const std::span<const int32_t> tokens = lane.keys.tokens(b);
+    if (!kept_blocks_.adopt(lane.seq, lane.keys.history(b), tokens)) break;
+    there = b * kBlockTokens + static_cast<int32_t>(tokens.size());
   }
   return there;
 }
@@ -138,9 +138,7 @@ void Run::keep_blocks(const Lane& lane) {
   if (lane.keys.empty()) return;
   for (int32_t b = lane.pos / kBlockTokens; (b + 1) * kBlockTokens <= lane.next_pos; ++b) {
     if (std::any_of(budget_.begin(), budget_.end(), [](int32_t amount) { return amount <= 0; })) return;
-    const BlockKey key = lane.keys.of(b);
-    if (kept_blocks_.has(key)) continue;
-    kept_blocks_.insert(lane.seq, key);
+    if (!kept_blocks_.insert(lane.seq, lane.keys.history(b), lane.keys.tokens(b))) continue;
     for (int32_t& amount : budget_) --amount;
   }
 }

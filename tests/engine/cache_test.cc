@@ -164,6 +164,32 @@ TEST(Cache, TruncateForgetsAndFrees) {
   EXPECT_EQ(*p.k(a, 0, 65), 301);
 }
 
+TEST(Cache, HeldBlocksOutliveTheirSequenceAndReplaceATail) {
+  Probe p({attention_spec()});
+  const SeqId a = p.cache.create();
+  p.append(a, 0, numbers(0, 130));
+  const std::vector<int32_t> first = p.cache.hold(a, 0), second = p.cache.hold(a, 1);
+  p.cache.release(a);
+  EXPECT_EQ(p.cache.held_blocks(), 2);
+  const SeqId b = p.cache.create();
+  p.append(b, 0, numbers(500, 70));
+  p.cache.append(b, second);  // in place of its own 64…69
+  EXPECT_EQ(p.cache.length(b), 128);
+  EXPECT_EQ(*p.k(b, 0, 63), 563);
+  EXPECT_EQ(*p.k(b, 0, 64), 64);
+  p.append(b, 0, numbers(900, 1));
+  EXPECT_EQ(*p.k(b, 0, 128), 900);
+  const SeqId c = p.cache.create();
+  p.cache.append(c, first);
+  p.cache.append(c, second);
+  EXPECT_EQ(*p.k(c, 0, 127), 127);
+  p.cache.drop(first);
+  p.cache.drop(second);
+  p.cache.release(c);
+  p.cache.release(b);
+  EXPECT_EQ(p.cache.held_blocks(), 0);
+}
+
 TEST(Cache, AccountsForItsMemory) {
   const std::vector<StateSpec> specs{attention_spec(), attention_spec(8), StateSpec{.state_bytes = 65}};
   EXPECT_EQ(Cache::windows(specs), (std::vector<int32_t>{0, 8}));
