@@ -1,0 +1,139 @@
+// Configs of hybrids, mixtures and recurrent models that are wrong: each ends with one error that names the key.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file_map.h"
+#include "engine/model.h"
+#include "engine/models/registry.h"
+#include "tests/support/paths.h"
+
+namespace hayfork::engine {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+std::filesystem::path folder(const std::string& name) {
+  return test::source_dir() / "tests/golden/models" / name;
+}
+
+json config_of(const std::string& name) {
+  return json::parse(read_file(folder(name) / "config.json", ErrorSubject::model));
+}
+
+std::string outcome(const json& config) {
+  try {
+    resolve_model(Config::parse(config.dump(), "config.json"), [](const std::string&) { return false; }, {});
+  } catch (const Error& error) {
+    EXPECT_NE(error.code(), ErrorCode::internal) << error.render();
+    return error.render();
+  }
+  return "accepted";
+}
+
+// The case's config with the value at a JSON pointer replaced.
+std::string with(const std::string& name, const std::string& pointer, const json& value) {
+  json config = config_of(name);
+  config[json::json_pointer(pointer)] = value;
+  return outcome(config);
+}
+
+TEST(HybridConfig, IsStrict) {
+  EXPECT_EQ(outcome(config_of("hybrid_mixed")), "accepted");
+  EXPECT_THAT(with("hybrid_mixed", "/anything", nullptr), HasSubstr("anything"));
+  EXPECT_THAT(with("hybrid_mixed", "/gdn/turbo", 1), HasSubstr("turbo"));
+  EXPECT_THAT(with("hybrid_mixed", "/version", 2), HasSubstr("only version 1"));
+}
+
+TEST(HybridConfig, RefusesUnknownLayersAndWidths) {
+  EXPECT_THAT(with("hybrid_mixed", "/layer_types/1", "spectral"), HasSubstr("unknown layer type \"spectral\""));
+  EXPECT_THAT(with("hybrid_mixed", "/layer_types", {"mamba2"}), HasSubstr("want 6 entries, found 1"));
+  EXPECT_THAT(with("hybrid_mixed", "/intermediate_size", {1, 2}), HasSubstr("intermediate_size"));
+  EXPECT_THAT(with("hybrid_mixed", "/gdn/conv_size", 1), HasSubstr("conv_size"));
+  EXPECT_THAT(with("hybrid_mixed", "/mamba2/conv_kernel", 1), HasSubstr("conv_kernel"));
+  EXPECT_THAT(with("hybrid_mixed", "/mamba2/head_dim", 48), HasSubstr("heads of 48"));
+  EXPECT_THAT(with("hybrid_mixed", "/gdn/num_v_heads", 3), HasSubstr("do not divide"));
+  EXPECT_THAT(with("hybrid_mixed", "/nope_layer_types", {"mamba2"}), HasSubstr("nope_layer_types"));
+}
+
+TEST(HybridConfig, RefusesHeadSplitsThatDoNotAddUp) {
+  const json none = nullptr;
+  EXPECT_THAT(with("hybrid_mixed", "/head_windows", {{-1, 4, 4}, none, none, none, none, none}),
+              HasSubstr("want 2 windows"));
+  EXPECT_THAT(with("hybrid_mixed", "/head_windows", {{-1, 4}}), HasSubstr("want 6 entries"));
+  EXPECT_THAT(with("hybrid_mixed", "/head_windows", {{0, 4}, none, none, none, none, none}), HasSubstr("head_windows"));
+  EXPECT_THAT(with("hybrid_mixed", "/head_rope", {{true}, none, none, none, none, none}), HasSubstr("head_rope"));
+}
+
+TEST(HybridConfig, RefusesDecaysOutOfRange) {
+  EXPECT_THAT(with("hybrid_mixed", "/lightning_log_decay", "guess"), HasSubstr("lightning_log_decay"));
+  const json none = nullptr;
+  const auto lists = [&](const json& third) { return json{none, none, none, third, none, none}; };
+  EXPECT_EQ(with("hybrid_mixed", "/lightning_log_decay", lists({-1, -1, -1, 0})), "accepted");
+  EXPECT_THAT(with("hybrid_mixed", "/lightning_log_decay", lists({-1, -1, -1, 0.5})), HasSubstr("found 0.5"));
+  EXPECT_THAT(with("hybrid_mixed", "/lightning_log_decay", lists({-1, -1})), HasSubstr("4 numbers"));
+  EXPECT_THAT(with("hybrid_mixed", "/lightning_log_decay", lists({{{"__float__", "NaN"}}, -1, -1, 0})),
+              HasSubstr("lightning_log_decay"));
+}
+
+TEST(MixtureConfig, RefusesCountsThatDoNotFit) {
+  EXPECT_THAT(with("qwen3_moe", "/num_experts_per_tok", 5), HasSubstr("5 experts a token, but there are 4"));
+  EXPECT_THAT(with("qwen3_moe", "/num_local_experts", 0), HasSubstr("num_local_experts"));
+  EXPECT_THAT(with("gpt_oss_mxfp4", "/num_experts_per_tok", 9), HasSubstr("num_experts_per_tok"));
+  EXPECT_THAT(with("gpt_oss_mxfp4", "/quantization_config/quant_method", "awq"), HasSubstr("awq"));
+}
+
+TEST(RecurrentConfig, RefusesWhatIsNotComputed) {
+  EXPECT_THAT(with("mamba2", "/num_heads", 7), HasSubstr("num_heads"));
+  EXPECT_THAT(with("mamba2", "/time_step_limit", {0.5, 0.1}), HasSubstr("time_step_limit"));
+  EXPECT_THAT(with("fla_gla", "/feature_map", "relu"), HasSubstr("feature_map"));
+  EXPECT_THAT(with("fla_gla", "/attnres_block_size", 4), HasSubstr("attnres_block_size"));
+  EXPECT_THAT(with("fla_gla", "/attn", {{"layers", {9}}, {"num_heads", 4}}), HasSubstr("layers"));
+  EXPECT_THAT(with("fla_gla", "/attn", {{{"layers", {1}}, {"num_heads", 4}}, {{"layers", {1}}, {"num_heads", 4}}}),
+              HasSubstr("layer 1 is named twice"));
+  EXPECT_THAT(with("fla_gla", "/attn", {{"layers", {1}}}), HasSubstr("num_heads"));
+  EXPECT_THAT(with("qwen3_next", "/linear_num_value_heads", 3), HasSubstr("linear_num_value_heads"));
+}
+
+TEST(OrthrosConfig, RefusesBackbonesAndSwitchesItDoesNotKnow) {
+  EXPECT_THAT(with("orthros_h_switches", "/orthros/gdn/read", "during"), HasSubstr("read"));
+  EXPECT_THAT(with("orthros_h_switches", "/orthros/gdn/query_conv", "keep"), HasSubstr("query_conv"));
+  EXPECT_THAT(with("orthros_h_switches", "/orthros/layers", {0}), HasSubstr("layer 0 is not a full-attention layer"));
+  EXPECT_THAT(with("orthros_qwen3_pre", "/orthros/window_size", 0), HasSubstr("window_size"));
+  EXPECT_THAT(with("orthros_qwen3_pre", "/orthros/scale_offset_stage", "mid"), HasSubstr("scale_offset_stage"));
+  json config = config_of("hybrid_mixed");  // holds Mamba-2 and Lightning layers
+  config["model_type"] = "orthros";
+  config["orthros"] = {
+      {"version", 1}, {"backbone_model_type", "hayfork_hybrid"}, {"window_size", 8}, {"scale_offset", false}};
+  EXPECT_THAT(outcome(config), HasSubstr("cannot carry Orthros"));
+}
+
+TEST(Mxfp4Checkpoint, WrongBlockShapesAndMissingBiasesNameTheTensor) {
+  const auto load = [](const std::string& pointer, const json& value) -> std::string {
+    const test::TempDir dir;
+    for (const auto& entry : std::filesystem::directory_iterator(folder("gpt_oss_mxfp4"))) {
+      std::filesystem::copy(entry.path(), dir.path() / entry.path().filename());
+    }
+    json config = config_of("gpt_oss_mxfp4");
+    config[json::json_pointer(pointer)] = value;
+    std::filesystem::permissions(dir.path() / "config.json", std::filesystem::perms::owner_all);
+    write_file_atomically(dir.path() / "config.json", config.dump());
+    try {
+      const auto context = make_cpu_context(DType::f32);
+      load_model(*context, dir.path(), {});
+    } catch (const Error& error) {
+      return error.render();
+    }
+    return "loaded";
+  };
+  EXPECT_EQ(load("/use_cache", true), "loaded");
+  EXPECT_THAT(load("/intermediate_size", 64), HasSubstr("want"));
+  EXPECT_THAT(load("/intermediate_size", 40), HasSubstr("want"));
+  EXPECT_THAT(load("/num_local_experts", 3), HasSubstr("want"));
+}
+
+}  // namespace
+}  // namespace hayfork::engine
