@@ -44,7 +44,8 @@ struct LayerPass {
   int32_t layer;
   std::span<const RopeAngles> angles;  // by rope index of the model
   Scratch& scratch;
-  Matrix residual;  // the stream before this layer's norm; routers of some families read it
+  Matrix residual;               // the stream before this layer's norm; routers of some families read it
+  const Pass* wanted = nullptr;  // the wanted rows alone, in slot order: see Mixer::forward
 };
 
 class Block {
@@ -57,6 +58,10 @@ class Block {
 
 class Mixer : public Block {
  public:
+  // With pass.wanted set (the model's last layer, when few rows are wanted), y has the rows of pass.wanted only; state
+  // and K/V are written for all. Requires: wanted is set only if gives_wanted_rows().
+  void forward(LayerPass& pass, Matrix y, Matrix x) const override = 0;
+  virtual bool gives_wanted_rows() const { return false; }
   virtual StateSpec state() const = 0;
   virtual LayerInfo info() const = 0;  // bytes a token are filled in by the model, which knows the K/V type
 };

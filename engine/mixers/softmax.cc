@@ -18,8 +18,11 @@ class Softmax : public Mixer {
   Softmax(Loader& loader, const SoftmaxSpec& spec, int64_t hidden);
 
   void forward(LayerPass& pass, Matrix y, Matrix x) const override;
+  bool gives_wanted_rows() const override { return true; }
   int64_t scratch_bytes(int64_t n_rows, DType activation) const override {
-    return Scratch::bytes(n_rows, qkv_width(), activation) + Scratch::bytes(n_rows, q_width(), activation);
+    // At most a third of the rows is ever gathered as wanted ones: q, gate and o of these fit where o of all rows
+    // would.
+    return Scratch::bytes(n_rows, qkv_width(), activation) + Scratch::bytes(n_rows + 2, q_width(), activation) + 3 * 64;
   }
   StateSpec state() const override;
   LayerInfo info() const override;
@@ -35,6 +38,7 @@ class Softmax : public Mixer {
   void query_affine(LayerPass& pass, Matrix q) const;
   void rotate(LayerPass& pass, Matrix x, int32_t heads_per_kv_head) const;
   void write_kv(LayerPass& pass, Matrix k, Matrix v) const;
+  void attend(LayerPass& pass, Matrix y, Matrix q, Matrix gate) const;
 
   SoftmaxSpec spec_;
   std::unique_ptr<LinearWeight> qkv_, o_;
@@ -152,6 +156,24 @@ void Softmax::forward(LayerPass& pass, Matrix y, Matrix x) const {
     rotate(pass, k, 1);
     write_kv(pass, k, v);
   }
+  Matrix gate = spec_.gated ? fused.columns(fused.cols - q_width(), q_width()) : Matrix{};
+  if (pass.wanted == nullptr) return attend(pass, y, q, gate);
+  if (pass.wanted->n_want == 0) return;  // K/V are written: nothing else is asked for
+  const int64_t n_want = pass.wanted->n_want;
+  Matrix wanted_q = pass.scratch.matrix(n_want, q_width(), ctx.activation());
+  gather_wanted(ctx, wanted_q, q, pass.pass.rows);
+  if (spec_.gated) {
+    Matrix wanted_gate = pass.scratch.matrix(n_want, q_width(), ctx.activation());
+    gather_wanted(ctx, wanted_gate, gate, pass.pass.rows);
+    gate = wanted_gate;
+  }
+  ctx.begin_pass(*pass.wanted);
+  LayerPass wanted{ctx, *pass.wanted, row_groups(pass.wanted->rows), pass.cache, pass.layer, {}, pass.scratch, {}};
+  attend(wanted, y, wanted_q, gate);
+}
+
+// Attention over what the cache holds, gate, output projection. q (and gate) have the rows of pass.pass.
+void Softmax::attend(LayerPass& pass, Matrix y, Matrix q, Matrix gate) const {
   AttentionParams params{.n_heads = spec_.n_heads,
                          .scale = spec_.scale,
                          .window_base = spec_.orthros ? spec_.orthros->window : spec_.window,
@@ -159,11 +181,9 @@ void Softmax::forward(LayerPass& pass, Matrix y, Matrix x) const {
                          .softcap = spec_.softcap,
                          .sinks = sinks_,
                          .kv_head_windows = spec_.kv_head_windows};
-  Matrix o = pass.scratch.matrix(x.rows, q_width(), ctx.activation());
-  attention(ctx, pass.pass, o, q, pass.cache.kv(own_kv() ? pass.layer : spec_.kv_layer), params);
-  if (spec_.gated) {
-    sigmoid_mul(ctx, o, fused.columns(fused.cols - q_width(), q_width()), o);
-  }
+  Matrix o = pass.scratch.matrix(q.rows, q_width(), pass.context.activation());
+  attention(pass.context, pass.pass, o, q, pass.cache.kv(own_kv() ? pass.layer : spec_.kv_layer), params);
+  if (spec_.gated) sigmoid_mul(pass.context, o, gate, o);
   linear_rows(pass, y, o, *o_);
 }
 

@@ -63,6 +63,8 @@ class Transformer : public Model {
  private:
   std::vector<RopeAngles> rope_angles_of(Context& context, const Pass& pass);
   Matrix layer_inputs(LayerPass& pass, Matrix h) const;
+  bool skips_unwanted(const Pass& pass) const;
+  Matrix run_last_layer(LayerPass& pass, Matrix h, Matrix x, Matrix y) const;
   void run_layer(const Layer& layer, LayerPass& pass, Matrix h, Matrix x, Matrix y) const;
   void add_layer_input(const Layer& layer, LayerPass& pass, Matrix h, Matrix y, Matrix input) const;
   int64_t layer_scratch(int64_t n_rows) const;
@@ -194,6 +196,50 @@ void Transformer::run_layer(const Layer& layer, LayerPass& pass, Matrix h, Matri
   add_block(ctx, h, x, y, layer.residual_scale, layer.ffn_mix);
 }
 
+// The last layer's output is needed for wanted rows alone. Worth the gathering when these are few; slots in row order
+// keep the rows sorted.
+bool Transformer::skips_unwanted(const Pass& pass) const {
+  const Layer& last = layers_.back();
+  if (layers_.size() < 2 || !last.mixer->gives_wanted_rows() || !last.ffn || last.mixer_mix || last.ffn_mix ||
+      last.input_gate)
+    return false;
+  if (3 * int64_t{pass.n_want} > static_cast<int64_t>(pass.rows.size())) return false;
+  int32_t next = 0;
+  for (const Row& row : pass.rows) {
+    if (row.want >= 0 && row.want != next++) return false;
+  }
+  return true;
+}
+
+// Gives h of the wanted rows, in slot order.
+Matrix Transformer::run_last_layer(LayerPass& pass, Matrix h, Matrix x, Matrix y) const {
+  Context& ctx = pass.context;
+  const Layer& layer = layers_.back();
+  std::vector<Row> rows;
+  for (const Row& row : pass.pass.rows) {
+    if (row.want >= 0) rows.push_back(row);
+  }
+  const Pass wanted{rows, pass.pass.seqs, pass.pass.n_want};
+  Matrix out = ctx.matrix(wanted.n_want, spec_.hidden);
+  gather_wanted(ctx, out, h, pass.pass.rows);
+  pass.wanted = &wanted;
+  pass.scratch.rewind(0);
+  layer.mixer_norm(ctx, x, h);
+  Matrix few_x = x.row_range(0, wanted.n_want), few_y = y.row_range(0, wanted.n_want);
+  layer.mixer->forward(pass, few_y, x);
+  if (wanted.n_want == 0) return out;
+  if (layer.after_mixer_norm) (*layer.after_mixer_norm)(ctx, few_y, few_y);
+  add(ctx, out, few_y, layer.residual_scale);
+  LayerPass rest{ctx, wanted, row_groups(rows), pass.cache, pass.layer, {}, pass.scratch, out};
+  rest.scratch.rewind(0);
+  layer.ffn_norm(ctx, few_x, out);
+  layer.ffn->forward(rest, few_y, few_x);
+  if (layer.after_ffn_norm) (*layer.after_ffn_norm)(ctx, few_y, few_y);
+  add(ctx, out, few_y, layer.residual_scale);
+  if (layer.scalar) combine(ctx, out, out, *layer.scalar, out, 0);
+  return out;
+}
+
 Matrix Transformer::layer_inputs(LayerPass& pass, Matrix h) const {
   Context& ctx = pass.context;
   const auto width = static_cast<float>(spec_.layer_inputs->width);
@@ -219,6 +265,16 @@ void Transformer::add_layer_input(const Layer& layer, LayerPass& pass, Matrix h,
   add(ctx, h, y, 1);
 }
 
+// Marks of the wanted rows in the last layer; a row that was bad before keeps its first layer.
+void merge_marks(const Pass& pass, const std::vector<int32_t>& wanted, int32_t layer, std::vector<int32_t>& all) {
+  if (wanted.empty()) return;
+  if (all.empty()) all.assign(pass.rows.size(), -1);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int32_t slot = pass.rows[i].want;
+    if (slot >= 0 && all[i] < 0 && wanted[static_cast<size_t>(slot)] >= 0) all[i] = layer;
+  }
+}
+
 ForwardResult Transformer::forward(Context& context, const Pass& pass, Cache& cache) {
   const auto n_rows = static_cast<int64_t>(pass.rows.size());
   for (const Row& row : pass.rows) {
@@ -239,7 +295,8 @@ ForwardResult Transformer::forward(Context& context, const Pass& pass, Cache& ca
   Matrix inputs;
   if (spec_.layer_inputs) inputs = layer_inputs(layer_pass, h);
   Matrix marks = context.matrix(n_rows, 1, DType::i32);
-  for (size_t i = 0; i < layers_.size(); ++i) {
+  const bool skips = skips_unwanted(pass);
+  for (size_t i = 0; i + (skips ? 1 : 0) < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
     layer_pass.layer = static_cast<int32_t>(i);
     run_layer(layer, layer_pass, h, x, y);
@@ -251,9 +308,19 @@ ForwardResult Transformer::forward(Context& context, const Pass& pass, Cache& ca
     mark_nonfinite(context, marks, h, static_cast<int32_t>(i));
   }
   ForwardResult result;
-  result.nonfinite_layer = read_marks(context, marks);
-  Matrix wanted = context.matrix(pass.n_want, spec_.hidden);
-  gather_wanted(context, wanted, h, pass.rows);
+  Matrix wanted;
+  if (skips) {
+    layer_pass.layer = static_cast<int32_t>(layers_.size()) - 1;
+    wanted = run_last_layer(layer_pass, h, x, y);
+    Matrix last_marks = context.matrix(pass.n_want, 1, DType::i32);
+    mark_nonfinite(context, last_marks, wanted, 0);
+    result.nonfinite_layer = read_marks(context, marks);
+    merge_marks(pass, read_marks(context, last_marks), layer_pass.layer, result.nonfinite_layer);
+  } else {
+    result.nonfinite_layer = read_marks(context, marks);
+    wanted = context.matrix(pass.n_want, spec_.hidden);
+    gather_wanted(context, wanted, h, pass.rows);
+  }
   result.hidden = context.matrix(pass.n_want, spec_.hidden);
   final_norm_(context, result.hidden, wanted);
   if (spec_.hidden_scale != 1) combine(context, result.hidden, result.hidden, spec_.hidden_scale, result.hidden, 0);

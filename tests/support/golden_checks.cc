@@ -24,6 +24,9 @@ void check_golden(const std::filesystem::path& folder, double tolerance) {
     for (const int32_t chunk : {1, 16}) {
       EXPECT_TRUE(golden.logits(sequence.ids, chunk) == whole) << "other bits in passes of " << chunk;
     }
+    const std::vector<float> last_row(whole.end() - golden.model().info().vocab_size, whole.end());
+    EXPECT_TRUE(golden.last_logits(sequence.ids, 0) == last_row) << "other bits when one row is wanted";
+    EXPECT_TRUE(golden.last_logits(sequence.ids, 16) == last_row) << "other bits when one row is wanted";
     set_threads(3);
     EXPECT_TRUE(golden.logits(sequence.ids, 0) == whole) << "other bits with three threads";
     set_threads(1);

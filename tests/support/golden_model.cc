@@ -45,8 +45,8 @@ GoldenModel::GoldenModel(const std::filesystem::path& folder, DType weights)
 GoldenModel::GoldenModel(const std::filesystem::path& folder, std::unique_ptr<engine::Context> context)
     : folder_(folder), context_(std::move(context)), model_(engine::load_model(*context_, folder, {})) {}
 
-void GoldenModel::run(const std::vector<int32_t>& ids, int32_t chunk, engine::RowKind kind, std::vector<float>* logits,
-                      int32_t layer, std::vector<float>* k, std::vector<float>* v) {
+void GoldenModel::run(const std::vector<int32_t>& ids, int32_t chunk, engine::RowKind kind, bool last_only,
+                      std::vector<float>* logits, int32_t layer, std::vector<float>* k, std::vector<float>* v) {
   const auto n = static_cast<int32_t>(ids.size());
   if (chunk <= 0) chunk = n;
   engine::Cache cache(*context_, model_->state_specs(), DType::f32, n / engine::kBlockTokens + 2, 1);
@@ -60,17 +60,21 @@ void GoldenModel::run(const std::vector<int32_t>& ids, int32_t chunk, engine::Ro
       if (stream == engine::Stream::output && !model_->two_streams()) continue;
       const bool wanted = (stream == engine::Stream::output) == model_->two_streams();
       for (int32_t t = begin; t < end; ++t) {
-        rows.push_back({ids[static_cast<size_t>(t)], t, 0, stream, kind, wanted ? t - begin : -1});
+        if (last_only && stream == engine::Stream::output && t + 1 < n) continue;
+        const int32_t slot = last_only ? 0 : t - begin;
+        rows.push_back(
+            {ids[static_cast<size_t>(t)], t, 0, stream, kind, wanted && (!last_only || t + 1 == n) ? slot : -1});
       }
     }
     const engine::SeqView view = cache.view(seq, n);
-    const engine::Pass pass{rows, std::span(&view, 1), end - begin};
+    const int32_t n_want = !last_only ? end - begin : end == n ? 1 : 0;
+    const engine::Pass pass{rows, std::span(&view, 1), n_want};
     const engine::ForwardResult result = model_->forward(*context_, pass, cache);
     if (!result.nonfinite_layer.empty()) throw std::runtime_error("the model gave a value that is not finite");
-    if (logits == nullptr) continue;
+    if (logits == nullptr || n_want == 0) continue;
     std::vector<engine::HeadQuery> queries;
-    for (int32_t t = begin; t < end; ++t) {
-      queries.push_back({t - begin, {}, logits->data() + static_cast<size_t>(t) * vocab});
+    for (int32_t slot = 0; slot < n_want; ++slot) {
+      queries.push_back({slot, {}, logits->data() + static_cast<size_t>(last_only ? 0 : begin + slot) * vocab});
     }
     model_->head(*context_, result.hidden, queries);
   }
@@ -85,13 +89,19 @@ void GoldenModel::run(const std::vector<int32_t>& ids, int32_t chunk, engine::Ro
 
 std::vector<float> GoldenModel::logits(const std::vector<int32_t>& ids, int32_t chunk, engine::RowKind kind) {
   std::vector<float> all(ids.size() * static_cast<size_t>(model_->info().vocab_size));
-  run(ids, chunk, kind, &all, 0, nullptr, nullptr);
+  run(ids, chunk, kind, false, &all, 0, nullptr, nullptr);
   return all;
+}
+
+std::vector<float> GoldenModel::last_logits(const std::vector<int32_t>& ids, int32_t chunk) {
+  std::vector<float> last(static_cast<size_t>(model_->info().vocab_size));
+  run(ids, chunk, engine::RowKind::prefill, true, &last, 0, nullptr, nullptr);
+  return last;
 }
 
 void GoldenModel::kv(const std::vector<int32_t>& ids, int32_t chunk, int32_t layer, std::vector<float>& k,
                      std::vector<float>& v) {
-  run(ids, chunk, engine::RowKind::prefill, nullptr, layer, &k, &v);
+  run(ids, chunk, engine::RowKind::prefill, false, nullptr, layer, &k, &v);
 }
 
 std::vector<GoldenModel::Sequence> GoldenModel::sequences() const {

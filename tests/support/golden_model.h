@@ -24,6 +24,8 @@ class GoldenModel {
   // Logits of every position, [T · V], computed in passes of `chunk` positions (0: all at once), as rows of `kind`.
   std::vector<float> logits(const std::vector<int32_t>& ids, int32_t chunk,
                             engine::RowKind kind = engine::RowKind::prefill);
+  // Logits of the last position alone: no other row is wanted.
+  std::vector<float> last_logits(const std::vector<int32_t>& ids, int32_t chunk);
   engine::Model& model() { return *model_; }
   engine::Context& context() { return *context_; }
 
@@ -39,8 +41,8 @@ class GoldenModel {
   void kv(const std::vector<int32_t>& ids, int32_t chunk, int32_t layer, std::vector<float>& k, std::vector<float>& v);
 
  private:
-  void run(const std::vector<int32_t>& ids, int32_t chunk, engine::RowKind kind, std::vector<float>* logits,
-           int32_t layer, std::vector<float>* k, std::vector<float>* v);
+  void run(const std::vector<int32_t>& ids, int32_t chunk, engine::RowKind kind, bool last_only,
+           std::vector<float>* logits, int32_t layer, std::vector<float>* k, std::vector<float>* v);
 
   std::filesystem::path folder_;
   std::unique_ptr<engine::Context> context_;
