@@ -101,7 +101,12 @@ class Ruler : public Task {
     data_ = load_ruler_data(task_, options);
     cap_samples(options, name);
     describe(name, options);
-    series(lengths_.front()).get(0);  // a length that cannot work is refused before anything runs
+    // A length that cannot work is refused before anything runs.
+    if (series(lengths_.front()).get(0).sample.clamped && options.events)
+      options.events({Event::Level::warn, "HAY-W022",
+                      "at length " + std::to_string(lengths_.front()) +
+                          " questions stand with their own documents alone, which may be longer",
+                      name});
   }
 
   const TaskInfo& info() const override { return info_; }

@@ -38,18 +38,17 @@ class QaGenerator : public RulerGenerator {
                   {"", "the file has " + std::to_string(qa_.questions.size()), "ask for fewer samples"});
     const auto own = static_cast<int64_t>(qa_.questions[static_cast<size_t>(state.next)].own.size());
     for (int64_t size = searches_[0].size;;) {
-      // Upstream never ends when a shrunk sample would have fewer documents than its question's own: those are kept
-      // here.
+      // Upstream never ends when ten documents are too many, or fewer than the question's own are left. Here the own
+      // ones are kept, whatever they take, and the sample is marked.
       const bool clamped = size < own;
       RulerSample sample = build(state.next, std::max(size, own), state);
       sample.clamped = clamped;
       sample.length = tokens(whole(sample)) + task_.tokens_to_generate;
-      if (sample.length <= options_.max_length) {
+      if (sample.length <= options_.max_length || clamped) {
         sample.index = state.next++;
         return sample;
       }
-      if (size <= kIncrement || clamped) does_not_fit(sample.length);
-      size -= kIncrement;
+      size = size > kIncrement ? size - kIncrement : own - 1;
     }
   }
 

@@ -69,7 +69,8 @@ struct RulerSample {
   int64_t size = 0;                    // what was drawn: lines, words, documents
   int64_t index = 0;                   // upstream's field: niah's is the position of the answer in code points
   int64_t token_position_answer = -1;  // niah alone
-  bool clamped = false;                // qa: shrunk to the question's own documents, where upstream never ends
+  bool clamped = false;                // qa: the question's own documents alone, where upstream never ends; they may
+                                       // be longer than the length
 };
 
 struct RulerSearch {

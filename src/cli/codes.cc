@@ -30,6 +30,10 @@ constexpr CodeText kCodes[] = {
      "Every question is asked once a length, and the intervals say what so few samples are worth. Give the whole file, "
      "or "
      "ask for fewer samples."},
+    {"HAY-W022", "a question's documents do not fit the length",
+     "RULER's own program does not end here. The question is asked over its own documents alone, and the sample's "
+     "recipe "
+     "says clamped; its prompt may be longer than the length. Use a greater length."},
     {"HAY-E001", "an error ended a run, or closing the database",
      "The message says which. What was stored before is kept; hayfork resume goes on."},
     {"0", "done", "Everything asked for was done; a gate passed."},

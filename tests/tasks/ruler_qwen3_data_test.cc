@@ -47,5 +47,23 @@ TEST(RulerScoringData, EqualsUpstreamsEvaluate) {
   EXPECT_EQ(n, 2 * 62);
 }
 
+// Upstream never ends where ten documents do not fit.
+TEST(RulerQaData, AShortLengthKeepsTheQuestionsOwnDocuments) {
+  HAY_NEED_DATA(ruler, "ruler");
+  const auto tokenizer = engine::Tokenizer::load(test::source_dir() / "demo" / "full");
+  for (const char* name : {"ruler_qa_1", "ruler_qa_2"}) {
+    std::vector<Event> events;
+    TaskOptions options{.lengths = {1024}, .samples = 8, .data_dir = ruler.parent_path()};
+    options.events = [&](const Event& e) { events.push_back(e); };
+    const auto task = make_task(name, options, {.tokenizer = tokenizer.get()});
+    ASSERT_EQ(events.size(), 1u) << name;
+    EXPECT_EQ(events[0].code, "HAY-W022");
+    for (int64_t i = 0; i < 8; ++i) {
+      const Sample s = task->sample(i);
+      EXPECT_TRUE(json::parse(s.recipe_json)["clamped"].get<bool>());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hayfork::tasks
