@@ -55,7 +55,11 @@ Haystack load_haystack(const fs::path& path) {
   Haystack haystack;
   const fs::path named = path.has_filename() ? path : path.parent_path();
   haystack.name = named.filename().string();
-  if (fs::is_directory(path, ignored))
+  const bool folder = fs::is_directory(path, ignored);
+  if (!folder && !fs::is_regular_file(path, ignored))
+    throw Error(ErrorCode::not_found, ErrorSubject::data, "the haystack is no regular file",
+                {path.string(), "it is read again when the run is resumed", "copy its text to a file"});
+  if (folder)
     for (const fs::path& file : text_files(path)) append_file(haystack, file);
   else
     append_file(haystack, path);

@@ -1,13 +1,9 @@
 #include "engine/safetensors.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <limits>
 
 #include <fmt/format.h>
@@ -15,6 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file_map.h"
+#include "base/files.h"
 #include "base/json.h"
 
 namespace hayfork::engine {
@@ -222,24 +220,12 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
 
-  const std::filesystem::path temporary = path.string() + fmt::format(".tmp{}", ::getpid());
-  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+  AtomicFile out(path);
   const uint64_t length = text.size();
-  out.write(reinterpret_cast<const char*>(&length), 8);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  for (const TensorOut* tensor : order) {
-    out.write(static_cast<const char*>(tensor->data), static_cast<std::streamsize>(bytes_of(*tensor)));
-  }
-  out.close();
-  std::error_code error;
-  if (out) std::filesystem::rename(temporary, path, error);
-  if (!out || error) {
-    const std::string why = error ? error.message() : std::strerror(errno);
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    throw Error(ErrorCode::resource, ErrorSubject::disk, fmt::format("cannot write {}", path.string()),
-                {.why = why, .next = "check free space and permissions of the folder"});
-  }
+  out.write(&length, sizeof length);
+  out.write(text.data(), text.size());
+  for (const TensorOut* tensor : order) out.write(tensor->data, static_cast<size_t>(bytes_of(*tensor)));
+  out.commit();
 }
 
 }  // namespace hayfork::engine

@@ -14,6 +14,8 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/file_map.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/parallel.h"
 
@@ -72,9 +74,9 @@ int64_t first_nonfinite(const std::byte* data, int64_t begin, int64_t end, Bits 
 Weights::Weights(const std::filesystem::path& folder) : folder_(folder) {
   const auto single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   std::map<std::string, std::string> listed;
-  if (std::filesystem::exists(single)) {
+  if (file_exists(single, ErrorSubject::model)) {
     paths_ = {single};
-  } else if (std::filesystem::exists(index)) {
+  } else if (file_exists(index, ErrorSubject::model)) {
     listed = read_index(index);
     std::set<std::string> names;
     for (const auto& [tensor, file] : listed) names.insert(file);
@@ -86,7 +88,7 @@ Weights::Weights(const std::filesystem::path& folder) : folder_(folder) {
                  .next = "give a folder in the Hugging Face layout, with safetensors weights"});
   }
   for (const auto& path : paths_) {
-    if (!listed.empty() && !std::filesystem::exists(path)) {
+    if (!listed.empty() && !file_exists(path, ErrorSubject::model)) {
       throw Error(ErrorCode::not_found, ErrorSubject::model,
                   fmt::format("weight shard {} is missing", path.filename().string()),
                   {.where = index.string(), .why = "the index lists it", .next = "download the missing shard"});
@@ -253,7 +255,11 @@ std::string weights_digest(const std::filesystem::path& folder, const std::files
   const Weights weights(folder);
   const std::string key = identity(weights.files());
   std::string known;
-  if (!cache.empty() && std::filesystem::exists(cache)) known = read_file(cache, ErrorSubject::disk, size_t{16} << 20);
+  try {
+    if (!cache.empty() && file_exists(cache, ErrorSubject::disk))
+      known = read_file(cache, ErrorSubject::disk, size_t{16} << 20);
+  } catch (const Error&) {  // a cache that cannot be read is written anew
+  }
   // Lines "<identity> <digest>": anything else in the file is passed over.
   const size_t at = key.empty() ? std::string::npos : known.find(key + " ");
   if (at != std::string::npos && (at == 0 || known[at - 1] == '\n') && known.size() >= at + 130 &&

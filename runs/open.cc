@@ -50,6 +50,13 @@ void check_path(const fs::path& path, OpenMode mode) {
   if (fs::exists(status)) {
     if (!fs::is_regular_file(status))
       refuse(ErrorCode::not_found, path, "it is not an ordinary file", "name another with --db");
+    // SQLite takes a file of less than a page for an empty one and writes over it.
+    constexpr uintmax_t kSmallestPage = 512;
+    const uintmax_t size = fs::file_size(path, error);
+    if (!error && size > 0 && size < kSmallestPage) {
+      refuse(ErrorCode::corrupt, path, fmt::format("it has {} bytes and is no SQLite database", size),
+             "name another with --db; this one was left as it is");
+    }
     return;
   }
   if (mode == OpenMode::read_only) {

@@ -52,11 +52,21 @@ std::vector<double> default_depths(const std::string& spacing) {
 std::string hinted_kind(const std::string& hints_json) {
   if (hints_json.empty()) return "number";
   const json hints = parse_json(hints_json, "hayfork.json", ErrorSubject::model);
-  if (!hints.is_object() || !hints.contains("niah") || !hints["niah"].is_object()) return "number";
-  const json& kind = hints["niah"].value("kind", json("number"));
-  if (!kind.is_string())
-    throw Error(ErrorCode::corrupt, ErrorSubject::model, "a hint is not text", {"hayfork.json, niah.kind", "", ""});
-  return kind.get<std::string>();
+  if (!hints.is_object() || !hints.contains("niah")) return "number";
+  const auto refuse = [](const std::string& key, const std::string& why) {
+    return Error(ErrorCode::corrupt, ErrorSubject::model, "a hint of the checkpoint cannot be used",
+                 {"hayfork.json, " + key, why, "correct it, or give --niah-kind"});
+  };
+  if (!hints["niah"].is_object()) throw refuse("niah", "want an object");
+  const json kind = hints["niah"].value("kind", json("number"));
+  if (!kind.is_string()) throw refuse("niah.kind", "want text");
+  const std::string name = kind.get<std::string>();
+  try {
+    find_niah_kind(name);
+  } catch (const Error& error) {
+    throw refuse("niah.kind", error.summary());
+  }
+  return name;
 }
 
 template <typename T>

@@ -6,6 +6,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "engine/model.h"
 #include "engine/models/random.h"
 #include "engine/models/registry.h"
@@ -15,14 +16,14 @@ namespace {
 
 // generation_config.json may list more end-of-text ids than config.json; generation stops on any of them.
 void add_generation_eos(const std::filesystem::path& folder, std::vector<int32_t>& ids) {
-  if (!std::filesystem::exists(folder / "generation_config.json")) return;
+  if (!file_exists(folder / "generation_config.json", ErrorSubject::model)) return;
   const Config config = Config::load(folder, "generation_config.json");
   for (const int64_t id : config.integer_or_list("eos_token_id", 0, INT32_MAX)) ids.push_back(static_cast<int32_t>(id));
 }
 
 // hayfork.json may say where weights come from ("converted-untrained").
 std::string read_provenance(const std::filesystem::path& folder) {
-  if (!std::filesystem::exists(folder / "hayfork.json")) return "";
+  if (!file_exists(folder / "hayfork.json", ErrorSubject::model)) return "";
   return Config::load(folder, "hayfork.json").text("weights_provenance", "");
 }
 
@@ -44,10 +45,11 @@ std::unique_ptr<Model> make_random_model(Context& context, const std::string& na
 
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const ModelOptions& options) {
   if (is_random_name(folder.string())) return make_random_model(context, folder.string(), options);
-  if (!std::filesystem::exists(folder / "config.json")) {
+  if (!file_exists(folder / "config.json", ErrorSubject::model)) {
     throw Error(ErrorCode::not_found, ErrorSubject::model, fmt::format("no model in {}", folder.string()),
                 {.where = (folder / "config.json").string(),
-                 .why = std::filesystem::exists(folder) ? "the folder has no config.json" : "the folder does not exist",
+                 .why = file_exists(folder, ErrorSubject::model) ? "the folder has no config.json"
+                                                                 : "the folder does not exist",
                  .next = "give a folder in the Hugging Face layout"});
   }
   Config config = Config::load(folder, "config.json");

@@ -1,6 +1,7 @@
 #include "engine/text/tokenizer.h"
 
 #include "base/file_map.h"
+#include "base/files.h"
 #include "engine/text/sentencepiece_tokenizer.h"
 #include "engine/text/tokenizer_config.h"
 #include "engine/text/tokenizer_json.h"
@@ -13,9 +14,9 @@ constexpr const char* kJson = "tokenizer.json";
 constexpr const char* kModel = "tokenizer.model";
 
 std::filesystem::path find_file(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path)) return path;
+  if (!folder_exists(path, ErrorSubject::model)) return path;
   for (const char* name : {kJson, kModel})
-    if (std::filesystem::exists(path / name)) return path / name;
+    if (file_exists(path / name, ErrorSubject::model)) return path / name;
   throw Error(ErrorCode::not_found, ErrorSubject::model, "this folder has no tokenizer",
               {.where = path.string(), .why = "neither tokenizer.json nor tokenizer.model is there", .next = {}});
 }
@@ -23,7 +24,7 @@ std::filesystem::path find_file(const std::filesystem::path& path) {
 }  // namespace
 
 bool Tokenizer::present(const std::filesystem::path& directory) {
-  return std::filesystem::exists(directory / kJson) || std::filesystem::exists(directory / kModel);
+  return file_exists(directory / kJson, ErrorSubject::model) || file_exists(directory / kModel, ErrorSubject::model);
 }
 
 std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& path, TokenizerOptions options) {
@@ -36,8 +37,15 @@ std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& path, To
   }
   const std::string_view content(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
   const TokenizerConfig config = read_tokenizer_config(file.parent_path());
-  if (file.extension() == ".model") return load_sentencepiece(content, file.string(), config);
-  return load_tokenizer_json(content, file.string(), config, options);
+  try {
+    if (file.extension() == ".model") return load_sentencepiece(content, file.string(), config);
+    return load_tokenizer_json(content, file.string(), config, options);
+  } catch (const Error& error) {  // deep inside, a fault knows its part but not its file
+    if (std::string_view(error.what()).find(file.filename().string()) != std::string_view::npos) throw;
+    ErrorDetail detail = error.detail();
+    detail.where = file.string() + (detail.where.empty() ? "" : ", " + detail.where);
+    throw Error(error.code(), error.subject(), error.summary(), std::move(detail));
+  }
 }
 
 std::optional<std::string> Tokenizer::chat_template(const std::string& template_name) const {

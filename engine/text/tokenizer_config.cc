@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file_map.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/utf8.h"
 
@@ -17,7 +18,7 @@ constexpr size_t kMaxConfigBytes = 64 << 20;
 constexpr size_t kMaxTemplateBytes = 4 << 20;
 
 nlohmann::json read_object(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(path)) return nlohmann::json::object();
+  if (!file_exists(path, ErrorSubject::model)) return nlohmann::json::object();
   const std::string text = read_file(path, ErrorSubject::model, kMaxConfigBytes);
   nlohmann::json json = parse_json(text, path.filename().string(), ErrorSubject::model, {.python_literals = true});
   if (!json.is_object()) {
@@ -68,9 +69,9 @@ std::string read_template(const std::filesystem::path& path) {
 // Files take precedence over the configuration.
 void read_template_files(const std::filesystem::path& directory, TokenizerConfig& out) {
   const std::filesystem::path single = directory / "chat_template.jinja";
-  if (std::filesystem::exists(single)) out.chat_templates["default"] = read_template(single);
+  if (file_exists(single, ErrorSubject::model)) out.chat_templates["default"] = read_template(single);
   const std::filesystem::path more = directory / "additional_chat_templates";
-  if (!std::filesystem::is_directory(more)) return;
+  if (!folder_exists(more, ErrorSubject::model)) return;
   for (const auto& entry : std::filesystem::directory_iterator(more)) {
     if (entry.path().extension() == ".jinja")
       out.chat_templates[entry.path().stem().string()] = read_template(entry.path());

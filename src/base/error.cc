@@ -3,6 +3,28 @@
 #include <fmt/format.h>
 
 namespace hayfork {
+namespace {
+
+// One line of a message, whatever came from outside into it: line breaks spelled out, the middle of long ones left out.
+std::string one_line(const std::string& text) {
+  constexpr size_t kMost = 600, kKept = 280;
+  const bool cut = text.size() > kMost;
+  size_t end = cut ? kKept : text.size(), begin = cut ? text.size() - kKept : text.size();
+  const auto inside = [&](size_t i) { return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80; };
+  for (int i = 0; i < 3 && inside(end); ++i) --end;
+  for (int i = 0; i < 3 && inside(begin); ++i) ++begin;
+  const std::string shown = cut ? text.substr(0, end) + " … " + text.substr(begin) : text;
+  std::string line;
+  for (const char c : shown) {
+    if (c == '\n')
+      line += "\\n";
+    else
+      line += c;
+  }
+  return line;
+}
+
+}  // namespace
 
 Error::Error(ErrorCode code, ErrorSubject subject, std::string what, ErrorDetail detail)
     : code_(code), subject_(subject), summary_(std::move(what)), detail_(std::move(detail)) {
@@ -14,10 +36,10 @@ Error::Error(ErrorCode code, ErrorSubject subject, std::string what, ErrorDetail
 }
 
 std::string Error::render() const {
-  std::string text = "error: " + summary_ + "\n";
-  if (!detail_.where.empty()) text += "  where " + detail_.where + "\n";
-  if (!detail_.why.empty()) text += "  why   " + detail_.why + "\n";
-  if (!detail_.next.empty()) text += "  next  " + detail_.next + "\n";
+  std::string text = "error: " + one_line(summary_) + "\n";
+  if (!detail_.where.empty()) text += "  where " + one_line(detail_.where) + "\n";
+  if (!detail_.why.empty()) text += "  why   " + one_line(detail_.why) + "\n";
+  if (!detail_.next.empty()) text += "  next  " + one_line(detail_.next) + "\n";
   return text;
 }
 

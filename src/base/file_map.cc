@@ -5,11 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "base/files.h"
 
 namespace hayfork {
 namespace {
@@ -17,7 +20,9 @@ namespace {
 [[noreturn]] void throw_open_error(const std::filesystem::path& path, ErrorSubject subject, int error) {
   throw Error(ErrorCode::not_found, subject, fmt::format("cannot read {}", path.string()),
               {.why = std::strerror(error),
-               .next = error == EACCES ? "check the file's permissions" : "check the path's spelling"});
+               .next = error == EACCES   ? "check the file's permissions"
+                       : error == EISDIR ? "name a file in it"
+                                         : "check the path's spelling"});
 }
 
 struct Descriptor {
@@ -34,7 +39,11 @@ FileMap::FileMap(const std::filesystem::path& path, ErrorSubject subject) : path
   if (file.fd < 0) throw_open_error(path, subject, errno);
   struct stat status {};
   if (::fstat(file.fd, &status) != 0) throw_open_error(path, subject, errno);
-  if (!S_ISREG(status.st_mode)) throw_open_error(path, subject, S_ISDIR(status.st_mode) ? EISDIR : EINVAL);
+  if (S_ISDIR(status.st_mode)) throw_open_error(path, subject, EISDIR);
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(ErrorCode::not_found, subject, fmt::format("{} is no regular file", path.string()),
+                {.why = "it is to be mapped into memory", .next = "copy its content to a file"});
+  }
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;  // mmap refuses empty files; an empty view says the same
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
@@ -66,33 +75,87 @@ void FileMap::drop(size_t offset, size_t length) const {
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
-std::string read_file(const std::filesystem::path& path, ErrorSubject subject, size_t limit_bytes) {
-  const FileMap map(path, subject);
-  if (map.bytes().size() > limit_bytes) {
-    throw Error(ErrorCode::corrupt, subject, fmt::format("{} is too large", path.string()),
-                {.why = fmt::format("{} bytes, at most {} are expected here", map.bytes().size(), limit_bytes)});
-  }
-  return {reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size()};
+bool file_exists(const std::filesystem::path& path, ErrorSubject subject) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return true;
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  throw_open_error(path, subject, errno);
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  const std::filesystem::path temporary = path.string() + fmt::format(".tmp{}", ::getpid());
-  const auto fail = [&](const char* action) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    throw Error(ErrorCode::resource, ErrorSubject::disk, fmt::format("cannot {} {}", action, path.string()),
-                {.why = std::strerror(error), .next = "check free space and permissions of the folder"});
-  };
-  Descriptor file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-  if (file.fd < 0) fail("create");
-  for (size_t done = 0; done < content.size();) {
-    const ssize_t n = ::write(file.fd, content.data() + done, content.size() - done);
+bool folder_exists(const std::filesystem::path& path, ErrorSubject subject) {
+  std::error_code ignored;
+  return file_exists(path, subject) && std::filesystem::is_directory(path, ignored);
+}
+
+// Reads, rather than maps: pipes can be read too, and a file that shrinks meanwhile ends early instead of raising
+// SIGBUS.
+std::string read_file(const std::filesystem::path& path, ErrorSubject subject, size_t limit_bytes) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) throw_open_error(path, subject, errno);
+  struct stat status {};
+  if (::fstat(file.fd, &status) != 0) throw_open_error(path, subject, errno);
+  std::string text;
+  const auto size = static_cast<uint64_t>(std::max<int64_t>(status.st_size, 0));
+  if (S_ISREG(status.st_mode) && size <= limit_bytes) text.reserve(size);
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t n = ::read(file.fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_open_error(path, subject, errno);
+    if (n == 0) return text;
+    if (text.size() + static_cast<size_t>(n) > limit_bytes || size > limit_bytes) {
+      throw Error(ErrorCode::corrupt, subject, fmt::format("{} is too large", path.string()),
+                  {.why = fmt::format("it has more than the {} bytes that are expected here", limit_bytes),
+                   .next = "check that it is the file you mean"});
+    }
+    text.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path) {
+  std::error_code ignored;
+  const std::filesystem::path canonical = std::filesystem::canonical(path, ignored);
+  target_ = canonical.empty() ? path : canonical;
+  replaces_ = canonical.empty() || std::filesystem::is_regular_file(canonical, ignored);
+  written_ = replaces_ ? target_.string() + fmt::format(".tmp{}", ::getpid()) : target_.string();
+  fd_ = ::open(written_.c_str(), O_WRONLY | O_CLOEXEC | (replaces_ ? O_CREAT | O_TRUNC : 0), 0644);
+  if (fd_ < 0) fail("create");
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  if (replaces_) ::unlink(written_.c_str());
+}
+
+void AtomicFile::fail(const char* action) {
+  const int error = errno;
+  throw Error(ErrorCode::resource, ErrorSubject::disk, fmt::format("cannot {} {}", action, path_.string()),
+              {.why = std::strerror(error), .next = "check free space and permissions of the folder"});
+}
+
+void AtomicFile::write(const void* data, size_t n_bytes) {
+  for (size_t done = 0; done < n_bytes;) {
+    const ssize_t n = ::write(fd_, static_cast<const char*>(data) + done, n_bytes - done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail("write");
     done += static_cast<size_t>(n);
   }
-  if (::fsync(file.fd) != 0 && errno != EINVAL && errno != EROFS) fail("flush");
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("replace");
+}
+
+void AtomicFile::commit() {
+  if (replaces_) {
+    if (::fsync(fd_) != 0 && errno != EINVAL && errno != EROFS) fail("flush");
+    if (::rename(written_.c_str(), target_.c_str()) != 0) fail("replace");
+  }
+  ::close(fd_);
+  fd_ = -1;
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content.data(), content.size());
+  file.commit();
 }
 
 }  // namespace hayfork

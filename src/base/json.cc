@@ -42,6 +42,20 @@ std::string replace_python_literals(std::string_view text) {
   return out;
 }
 
+// nlohmann's "[json.exception.parse_error.101] parse error at line 1, column 9: why; last read: 'a long word'", without
+// its label, and with as much of the word as a line holds.
+std::string plain(std::string why) {
+  if (const size_t end = why.find("] "); why.starts_with("[json.exception") && end != std::string::npos)
+    why.erase(0, end + 2);
+  constexpr size_t kMost = 200;
+  if (why.size() > kMost) {
+    size_t end = kMost;
+    while (end > 0 && (static_cast<unsigned char>(why[end]) & 0xC0) == 0x80) --end;  // not inside a character
+    why = why.substr(0, end) + "…";
+  }
+  return why;
+}
+
 template <typename Json>
 Json parse(std::string_view text, const std::string& name, ErrorSubject subject, JsonOptions options) {
   std::string replaced;
@@ -51,7 +65,8 @@ Json parse(std::string_view text, const std::string& name, ErrorSubject subject,
   }
   std::vector<std::set<std::string>> keys;
   const auto fail = [&](const std::string& why) {
-    return Error(ErrorCode::corrupt, subject, fmt::format("{} is not valid JSON", name), {.where = name, .why = why});
+    return Error(ErrorCode::corrupt, subject, "not valid JSON",
+                 {.where = name, .why = why, .next = "correct the file, or get it again from where it came from"});
   };
   const typename Json::parser_callback_t guard = [&](int depth, typename Json::parse_event_t event, Json& parsed) {
     if (depth > options.max_depth) throw fail(fmt::format("nested deeper than {} levels", options.max_depth));
@@ -68,7 +83,7 @@ Json parse(std::string_view text, const std::string& name, ErrorSubject subject,
   try {
     return Json::parse(text.begin(), text.end(), guard);
   } catch (const nlohmann::json::exception& error) {
-    throw fail(error.what());
+    throw fail(plain(error.what()));
   }
 }
 

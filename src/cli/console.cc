@@ -80,7 +80,7 @@ void Console::finish() {
 void Console::note(std::string_view line) {
   if (options_.quiet) return;
   if (status_shown_) clear_status();
-  to_stderr(fmt::format("{}\n", line));
+  to_stderr(fmt::format("{}\n", printable(line)));
 }
 
 void Console::warn(std::string_view code, std::string_view message) {

@@ -91,6 +91,11 @@ engine::EngineOptions engine_options(const EngineFlags& flags, Console& console)
   options.dtype = flags.dtype;
   options.kv_dtype = flags.kv_dtype;
   options.threads = flags.threads;
+  if (constexpr int32_t kMostThreads = 1024; flags.threads > kMostThreads) {
+    throw Error(ErrorCode::usage, ErrorSubject::general, fmt::format("--threads: cannot use {}", flags.threads),
+                {.why = fmt::format("want 1 to {}", kMostThreads),
+                 .next = fmt::format("leave it out: this process may use {} cores", hardware_threads())});
+  }
   if (flags.batch_size != "auto") {
     const int64_t n = parse_count(flags.batch_size, "--batch-size");
     if (n < 1 || n > 1'000'000) {

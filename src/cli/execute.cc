@@ -304,7 +304,8 @@ void announce(const Plan& plan, const std::string& run_id, const ExecuteOptions&
 
 void nothing_selected(const Plan& plan) {
   if (plan.n_samples() > 0) return;
-  throw Error(ErrorCode::usage, ErrorSubject::general, "the plan holds no samples");
+  throw Error(ErrorCode::usage, ErrorSubject::general, "the plan holds no samples",
+              {.next = "name tasks with --tasks, and look at --limit and --samples"});
 }
 
 }  // namespace
@@ -339,7 +340,18 @@ void declare_execution(Flags& flags, ExecuteOptions& options) {
                 [&options](const std::vector<std::string>& values) {
                   options.time_limit_s = parse_duration(values.empty() ? "" : values.back(), "--time-limit");
                 });
-  flags.real("max-failed", options.max_failed, "SHARE", "Give up once more than this share of the samples failed.");
+  flags
+      .declare("max-failed", "SHARE", "Give up once more than this share of the samples failed.",
+               [&options](const std::vector<std::string>& values) {
+                 const std::string text = values.empty() ? "" : values.back();
+                 const std::vector<double> shares = parse_numbers(text, "--max-failed");
+                 options.max_failed = shares.front();
+                 if (shares.size() == 1 && shares.front() >= 0 && shares.front() <= 1) return;
+                 throw Error(ErrorCode::usage, ErrorSubject::general,
+                             fmt::format("--max-failed: cannot use {}", text.substr(0, 40)),
+                             {.why = "it is a share of the samples", .next = "give 0 to 1: 0.05 for one in twenty"});
+               })
+      .preset = "1";
   flags.toggle("strict", options.strict, "Exit status 4 when a prompt was cut to fit.");
   flags.group("Storage");
   flags.toggle("keep-prompts", options.keep_prompts, "Store prompts of any length; else those up to 16 KiB.");

@@ -77,6 +77,10 @@ std::vector<JsonLine> read_json_lines(const std::string& path) {
     const std::string where = fmt::format("{}:{}", path, n);
     lines.push_back({parse_json(line, where, ErrorSubject::data), where});
   }
+  if (lines.empty()) {
+    throw Error(ErrorCode::corrupt, ErrorSubject::data, "nothing is asked",
+                {.where = path, .why = "no line of it holds anything", .next = "write one JSON value a line"});
+  }
   return lines;
 }
 
@@ -99,7 +103,8 @@ std::vector<int32_t> ids_of(const json& value, const engine::ModelInfo& info, co
 
 std::vector<std::vector<int32_t>> read_ids_file(const std::string& path, const engine::ModelInfo& info) {
   const json root = parse_json(read_input(path, ErrorSubject::data, kMaxRequestBytes), path, ErrorSubject::data);
-  if (!root.is_object() || !root.contains("ids") || !root["ids"].is_array()) malformed(path, "want {\"ids\":[[…],…]}");
+  if (!root.is_object() || !root.contains("ids") || !root["ids"].is_array() || root["ids"].empty())
+    malformed(path, "want {\"ids\":[[…],…]}");
   std::vector<std::vector<int32_t>> all;
   for (size_t i = 0; i < root["ids"].size(); ++i) {
     all.push_back(ids_of(root["ids"][i], info, fmt::format("{}, ids[{}]", path, i)));

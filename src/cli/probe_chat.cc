@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 
@@ -45,6 +46,12 @@ Conversation read_conversation(const ChatOptions& options) {
   } else {
     throw Error(ErrorCode::corrupt, ErrorSubject::data, "want a list of messages, or {\"messages\":[…]}",
                 {.where = options.messages});
+  }
+  const auto is_message = [](const ordered_json& message) { return message.is_object(); };
+  if (!conversation.messages.is_array() ||
+      !std::all_of(conversation.messages.begin(), conversation.messages.end(), is_message)) {
+    throw Error(ErrorCode::corrupt, ErrorSubject::data, "messages are a list of objects",
+                {.where = options.messages, .next = R"(for example [{"role": "user", "content": "…"}])"});
   }
   if (!options.kwargs.empty()) {
     conversation.kwargs = parse_ordered_json(options.kwargs, "--kwargs", ErrorSubject::data);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <new>
 #include <span>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "base/version.h"
 #include "cli/command.h"
 #include "cli/console.h"
@@ -61,6 +63,18 @@ int incomplete_verb(const std::string& verb, const Words& words, Console& consol
               {.why = "want one of: " + list, .next = bare ? "" : did_you_mean(words[1], parts, "")});
 }
 
+// What is stored and printed is text. Only the text to be tokenized may be any bytes.
+void require_utf8(const Words& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool any_bytes = words[i].starts_with("--text=") || (i > 0 && words[i - 1] == "--text");
+    if (any_bytes || !find_invalid_utf8(words[i])) continue;
+    throw Error(ErrorCode::usage, ErrorSubject::general, "an argument is not UTF-8",
+                {.where = words[i].substr(0, 80),
+                 .why = "it would be stored with the run, as text",
+                 .next = "give names, notes and paths in UTF-8"});
+  }
+}
+
 int dispatch(const Words& words, Console& console, ConsoleOptions& options) {
   const Found found = find_command(words);
   if (found.command == nullptr) {
@@ -80,6 +94,7 @@ int dispatch(const Words& words, Console& console, ConsoleOptions& options) {
     console.out(part_left_out ? help_of_verb(words[0], console) : help_of(command, console));
     return 0;
   }
+  require_utf8(rest);
   flags.parse(rest);
   if (help) {
     console.out(help_of(command, console));
@@ -108,7 +123,30 @@ int run_words(Words words, Console& console, ConsoleOptions& options) {
   return dispatch(words, console, options);
 }
 
-int report(const Error& error, Console& console) {
+// What to do now, where an error does not say it itself.
+std::string next_step(const Error& error) {
+  if (!error.detail().next.empty()) return error.detail().next;
+  if (error.code() == ErrorCode::usage) return "hayfork help shows the verbs, and a verb with --help its flags";
+  if (error.code() == ErrorCode::unsupported) return "use a checkpoint or an option of the kinds named above";
+  if (error.code() == ErrorCode::resource) return "make room, or ask for less at a time";
+  if (error.code() == ErrorCode::device) return "hayfork doctor shows the devices; --device cpu needs none";
+  if (error.code() == ErrorCode::internal) return "report this with the command that caused it";
+  switch (error.subject()) {
+    case ErrorSubject::model:
+      return "correct the file, or get the checkpoint again from where it came from";
+    case ErrorSubject::data:
+      return "correct the file at the place named above";
+    case ErrorSubject::database:
+      return "hayfork db check looks at the whole file; --db names another";
+    default:
+      return "check the path and its permissions";
+  }
+}
+
+int report(const Error& unfinished, Console& console) {
+  ErrorDetail detail = unfinished.detail();
+  detail.next = next_step(unfinished);
+  const Error error(unfinished.code(), unfinished.subject(), unfinished.summary(), std::move(detail));
   console.error(error);
   if (console.debug()) {
     console.note(fmt::format("debug {} error, exit {}; hayfork {} {}", name(error.code()), exit_code(error), version(),
@@ -126,6 +164,10 @@ int guarded(const std::function<int()>& body, Console& console) {
   } catch (const std::bad_alloc&) {
     return report(Error(ErrorCode::resource, ErrorSubject::memory, "out of memory",
                         {.next = "give a smaller --batch-size or a shorter length"}),
+                  console);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(Error(ErrorCode::not_found, ErrorSubject::general, "a path cannot be used",
+                        {.where = error.path1().string(), .why = error.code().message()}),
                   console);
   } catch (const std::exception& error) {
     return report(Error(ErrorCode::internal, ErrorSubject::general, fmt::format("internal error: {}", error.what()),

@@ -24,7 +24,8 @@ double parse_duration(const std::string& text, const std::string& flag) {
   double total = 0;
   const char* at = text.data();
   const char* end = text.data() + text.size();
-  while (at != end) {
+  bool empty = true;
+  for (; at != end || empty; empty = false) {
     double value = 0;
     const auto [next, error] = std::from_chars(at, end, value);
     double unit = 1;

@@ -1,8 +1,14 @@
 #include "base/base.h"
 
+#include <algorithm>
+#include <filesystem>
+
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "tests/support/paths.h"
 
 namespace hayfork {
 namespace {
@@ -25,6 +31,47 @@ TEST(Sha256, MatchesTheStandardsExample) {  // FIPS 180-2, appendix B.1
 
 TEST(CanonicalJson, SortsKeysAndDropsBlanks) {
   EXPECT_EQ(canonical_json(nlohmann::json::parse(R"({"b": 1.5, "a": ["x", null]})")), R"({"a":["x",null],"b":1.5})");
+}
+
+TEST(Errors, AreFourLinesAtMostWhateverTheyName) {
+  const std::string hostile = "a\nb" + std::string(5000, 'x') + "\xC3\xA9";
+  const std::string text =
+      Error(ErrorCode::corrupt, ErrorSubject::data, hostile, {.where = hostile, .why = hostile, .next = hostile})
+          .render();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
+  EXPECT_LT(text.size(), 4 * 620u);
+  EXPECT_EQ(text.find("error: a\\nbxxx"), 0u);
+  EXPECT_EQ(find_invalid_utf8(text), std::nullopt);
+}
+
+TEST(Files, AreWholeOrAbsentAndNeverReplaceADevice) {
+  const test::TempDir folder;
+  const auto file = folder.path() / "file", link = folder.path() / "link";
+  write_file_atomically(file, "one");
+  std::filesystem::create_symlink("file", link);
+  write_file_atomically(link, "two");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(read_file(file, ErrorSubject::data), "two");
+  write_file_atomically("/dev/null", "three");
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  EXPECT_EQ(read_file("/dev/null", ErrorSubject::data), "");
+  EXPECT_THROW(write_file_atomically(folder.path(), "x"), Error);
+  EXPECT_THROW(write_file_atomically(folder.path() / "no" / "file", "x"), Error);
+  EXPECT_THROW(read_file(file, ErrorSubject::data, 2), Error);
+  EXPECT_THROW(read_file("/dev/zero", ErrorSubject::data, 1 << 20), Error);
+  EXPECT_THROW(read_file(folder.path(), ErrorSubject::data), Error);
+  EXPECT_THROW(FileMap(folder.path() / "none", ErrorSubject::data), Error);
+  { const AtomicFile abandoned(folder.path() / "abandoned"); }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
+}
+
+TEST(Files, ThatCannotBeLookedAtAreNeitherThereNorNot) {
+  const test::TempDir folder;
+  const auto circle = folder.path() / "circle";
+  std::filesystem::create_symlink("circle", circle);
+  EXPECT_THROW(file_exists(circle, ErrorSubject::model), Error);
+  EXPECT_FALSE(file_exists(folder.path() / "none", ErrorSubject::model));
+  EXPECT_TRUE(folder_exists(folder.path(), ErrorSubject::model));
 }
 
 TEST(ParseJson, RefusesDuplicatesAndDepth) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +38,17 @@ struct Pipe {
   }
 };
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+void limit(int resource, uint64_t most) {
+  const rlimit both = {most, most};
+  if (most > 0) ::setrlimit(static_cast<__rlimit_resource>(resource), &both);
+}
+
 [[noreturn]] void become(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                          const ProcessOptions& options, const std::string& home, Pipe& in, Pipe& out, Pipe& err) {
   ::dup2(in.read_end, STDIN_FILENO);
@@ -44,6 +56,8 @@ struct Pipe {
   ::dup2(err.write_end, STDERR_FILENO);
   if (!options.cwd.empty() && ::chdir(options.cwd.c_str()) != 0) ::_exit(126);
   if (options.user != 0 && (::setgid(options.user) != 0 || ::setuid(options.user) != 0)) ::_exit(126);
+  if (!kSanitized) limit(RLIMIT_AS, options.limit_bytes);
+  limit(RLIMIT_CPU, options.limit_s);
   std::vector<std::string> environment = {"PATH=/usr/bin:/bin", "HOME=" + home, "LC_ALL=C.UTF-8"};
   for (const auto& [name, value] : options.environment) environment.push_back(name + "=" + value);
   std::vector<char*> argv = {const_cast<char*>(program.c_str())}, envp;

@@ -20,7 +20,9 @@ struct ProcessOptions {
   double signal_after_s = -1;  // sends `signal` then (and again after a tenth of a second when `twice`)
   int signal = 2;
   bool twice = false;
-  uint32_t user = 0;  // run as this user, when the tests are root's
+  uint32_t user = 0;         // run as this user, when the tests are root's
+  uint64_t limit_bytes = 0;  // of address space (not under a sanitizer, which needs it all); 0: none
+  uint64_t limit_s = 0;      // of processor time; 0: none
 };
 
 // Runs `program` to its end. Throws std::runtime_error when it cannot be started.
