@@ -280,7 +280,11 @@ void Flags::parse(std::vector<std::string> words) {
     if (!word.starts_with("--")) continue;
     const size_t equals = std::min(word.find('='), word.size());
     const std::string folded = fold_underscores(word.substr(2, equals - 2));
-    if (find(folded) != nullptr) word = "--" + folded + word.substr(equals);
+    const FlagInfo* flag = find(folded);
+    for (const auto& info : infos_) {
+      if (flag == nullptr && !folded.empty() && info->alias == folded) flag = info.get();
+    }
+    if (flag != nullptr) word = "--" + flag->name + word.substr(equals);
   }
   std::reverse(words.begin(), words.end());  // CLI11 takes its vector from the back
   try {
@@ -329,6 +333,7 @@ std::vector<std::string> Flags::names() const {
   std::vector<std::string> names;
   for (const auto& info : infos_) {
     if (!info->argument) names.push_back("--" + info->name);
+    if (!info->alias.empty()) names.push_back("--" + info->alias);
   }
   return names;
 }

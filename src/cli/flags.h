@@ -20,6 +20,7 @@ struct FlagInfo {
   std::string help;    // one sentence or two
   std::string group;   // heading in the help text
   std::string preset;  // the default as it would be written; empty: none, or the help says it
+  std::string alias;   // another spelling, "words"; gives way to a flag of that name
   std::vector<std::string> choices;
   std::string kind;  // "file", "dir", "run", "task", "model": what completion offers
   bool argument = false, required = false, repeated = false;

@@ -57,6 +57,7 @@ std::string left_of(const FlagInfo& info) {
 std::string right_of(const FlagInfo& info) {
   std::string text = info.help;
   if (info.required) text += " Required.";
+  if (!info.alias.empty()) text += fmt::format(" Also --{}.", info.alias);
   if (!info.preset.empty()) text += fmt::format(" Default: {}.", info.preset);
   return text;
 }

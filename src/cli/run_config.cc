@@ -36,22 +36,34 @@ std::string flag_of(const tasks::TaskEntry& entry, const tasks::OptionDef& optio
   return fold_underscores(option.flag.empty() ? fmt::format("{}-{}", entry.family, option.key) : option.flag);
 }
 
+// "how it is done" → "How it is done."; a value at the beginning ("overwrite: …") stays as it is written.
+std::string as_sentence(std::string text) {
+  const size_t end = text.find(' ');
+  const bool word = end != std::string::npos && end > 0 && text[end - 1] >= 'a' && text[end - 1] <= 'z';
+  if (word && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text.ends_with(".") ? text : text + ".";
+}
+
+// Whether only tasks of this family have the option: then its bare name will do as well.
+bool only_here(const tasks::TaskEntry& entry, const std::string& key) {
+  return std::none_of(tasks::task_table().begin(), tasks::task_table().end(), [&](const tasks::TaskEntry& other) {
+    return other.family != entry.family && std::any_of(other.options.begin(), other.options.end(),
+                                                       [&](const tasks::OptionDef& o) { return o.key == key; });
+  });
+}
+
 void declare_task_options(Flags& flags, RunConfig& config) {
   for (const tasks::TaskEntry& entry : tasks::task_table()) {
     for (const tasks::OptionDef& option : entry.options) {
       const std::string name = flag_of(entry, option);
       if (flags.find(name) != nullptr) continue;  // shared by a family
       flags.group("Task " + entry.family);
-      std::string help = option.help;
-      if (!help.empty() && help[0] >= 'a' && help[0] <= 'z' && help.find(' ') != std::string::npos) {
-        if (help.find(',') > help.find(' ')) help[0] = static_cast<char>(help[0] - 'a' + 'A');
-      }
-      if (!help.ends_with(".")) help += ".";
-      FlagInfo& info = flags.declare(name, option.value_name.empty() ? "VALUE" : option.value_name, help,
-                                     [&config, name](const std::vector<std::string>& values) {
+      FlagInfo& info = flags.declare(name, option.value_name.empty() ? "VALUE" : option.value_name,
+                                     as_sentence(option.help), [&config, name](const std::vector<std::string>& values) {
                                        config.task_options[name] = values.empty() ? "" : values.back();
                                      });
       info.preset = option.default_value;
+      if (only_here(entry, option.key)) info.alias = fold_underscores(option.key);
     }
   }
 }

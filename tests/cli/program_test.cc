@@ -71,6 +71,15 @@ TEST(Program, UnderscoresAreHyphensInFlags) {
   EXPECT_THAT(other.err, HasSubstr("--num-fewshot: cannot read \"x\""));
 }
 
+TEST(Program, OptionsOfOneFamilyHaveABareName) {
+  for (const char* flag : {"--niah-kind", "--kind", "--niah_kind"}) {
+    const ProcessResult result = hayfork(
+        {"show", "prompt", "niah", "--model", (test::source_dir() / "demo" / "full").string(), flag, "nonsense"});
+    EXPECT_EQ(result.status, 2) << flag;
+    EXPECT_THAT(result.err, HasSubstr("nonsense")) << flag;
+  }
+}
+
 TEST(Program, AFlagNeedsItsValue) {
   const ProcessResult result = hayfork({"run", "--model"});
   EXPECT_EQ(result.status, 2);
