@@ -63,7 +63,8 @@ void declare_task_options(Flags& flags, RunConfig& config) {
                                        config.task_options[name] = values.empty() ? "" : values.back();
                                      });
       info.preset = option.default_value;
-      if (only_here(entry, option.key)) info.alias = fold_underscores(option.key);
+      const std::string bare = fold_underscores(option.key);
+      if (bare != name && only_here(entry, option.key)) info.alias = bare;
     }
   }
 }
