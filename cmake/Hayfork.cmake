@@ -161,7 +161,7 @@ function(hay_tests folder)
     target_link_libraries(${target} PRIVATE hay_test_support GTest::gtest GTest::gmock GTest::gtest_main)
     add_test(NAME ${folder}/${stem} COMMAND ${target})
     set_tests_properties(${folder}/${stem} PROPERTIES LABELS "${labels}" TIMEOUT 600
-      ENVIRONMENT "HAYFORK_SOURCE_DIR=${CMAKE_SOURCE_DIR};HAYFORK_BINARY=${CMAKE_BINARY_DIR}/bin/hayfork;GOMP_SPINCOUNT=1000")
+      ENVIRONMENT "OMP_WAIT_POLICY=passive;HAYFORK_SOURCE_DIR=${CMAKE_SOURCE_DIR};HAYFORK_BINARY=${CMAKE_BINARY_DIR}/bin/hayfork;GOMP_SPINCOUNT=1000")
   endforeach()
 endfunction()
 
