@@ -101,10 +101,6 @@ std::string what_it_shows(const Shown& shown) {
     return fmt::format("{:<8} {:3.0f} %  {}: prefill sees a window, the answer's rows read the whole context",
                        shown.grid.title, mean, shown.arch);
   }
-  if (shown.arch.starts_with("Orthros")) {
-    return fmt::format("{:<8} {:3.0f} %  {}: computed like a window model, yet its output rows read everything",
-                       shown.grid.title, mean, shown.arch);
-  }
   if (shown.reach_tokens > 0) {
     return fmt::format("{:<8} {:3.0f} %  {}: every layer sees a window, so only needles near the question are found",
                        shown.grid.title, mean, shown.arch);
