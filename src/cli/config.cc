@@ -35,7 +35,7 @@ runs::Table settings_table(const std::string& only, bool with_defaults) {
     const Action keep_alive = command.declare(flags);
     for (const auto& info : flags.all()) {
       if (!info->configurable || !seen.emplace(verb + " " + info->name, true).second) continue;
-      const auto setting = settings.find(verb, info->name);
+      const auto setting = settings.find(verb, *info);
       if (!setting && !with_defaults) continue;
       table.rows.push_back({Cell(verb), Cell(info->name), setting ? Cell(joined(setting->values)) : Cell(info->preset),
                             Cell(setting ? setting->origin : "default")});

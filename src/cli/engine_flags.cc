@@ -68,7 +68,7 @@ void declare_engine(Flags& flags, EngineFlags& engine, bool required) {
   model.required = required;
   model.kind = "dir";
   flags.text("tokenizer", engine.tokenizer, "DIR", "Another tokenizer than the checkpoint's own.").kind = "dir";
-  flags.text("device", engine.device, "NAME", "auto, cpu or cuda:0.");
+  flags.text("device", engine.device, "NAME", "auto, cpu or cuda:0.").alias = "devices";
   flags.choice("dtype", engine.dtype, {"auto", "f32", "bf16"},
                "Compute type; auto is bf16 where the processor has it in hardware, else f32.");
   flags.choice("kv-dtype", engine.kv_dtype, {"auto", "f32", "bf16"},

@@ -151,7 +151,7 @@ int answer_in_order(engine::Engine& engine, const std::vector<engine::Request>& 
         } else {
           value = line(answer.index, answer);
         }
-        waiting.at(answer.index) = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+        waiting.at(answer.index) = value.dump(-1, ' ', true, ordered_json::error_handler_t::replace) + "\n";
         while (next < waiting.size() && waiting[next]) {
           console.out(*waiting[next]);
           waiting[next++]->clear();

@@ -1,5 +1,6 @@
 // What the forms of `hayfork probe` share: the engine behind them, requests as JSON lines, ids or text, and answers
-// printed in the order of the requests, floats with all their digits.
+// printed in the order of the requests, floats with all their digits, text in ASCII: a line is a line for
+// every reader.
 #pragma once
 
 #include <functional>

@@ -76,7 +76,7 @@ int run(const TokenizeOptions& options, bool text_given, Console& console) {
   for (const Input& input : all) {
     const ordered_json line =
         options.decode ? decoded(*tokenizer, input, options) : encoded(*tokenizer, input, options);
-    console.out(line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+    console.out(line.dump(-1, ' ', true, ordered_json::error_handler_t::replace) + "\n");
   }
   return 0;
 }

@@ -64,6 +64,9 @@ const std::map<std::string, std::set<std::string>>& known_flags() {
         if (!info->configurable) continue;
         all[verb].insert(info->name);
         all[""].insert(info->name);
+        if (info->alias.empty()) continue;
+        all[verb].insert(info->alias);
+        all[""].insert(info->alias);
       }
     }
     return all;
@@ -135,13 +138,13 @@ Settings Settings::load() {
   return settings;
 }
 
-std::optional<Setting> Settings::find(const std::string& verb, const std::string& flag) const {
-  const std::string variable = variable_of(flag);
-  if (const std::string value = environment(variable); !value.empty()) {
-    return Setting{{value}, "environment " + variable};
+std::optional<Setting> Settings::find(const std::string& verb, const FlagInfo& flag) const {
+  for (const std::string& name : {flag.name, flag.alias}) {
+    const std::string value = name.empty() ? "" : environment(variable_of(name));
+    if (!value.empty()) return Setting{{value}, "environment " + variable_of(name)};
   }
   for (const File& file : contents_) {
-    for (const std::string& key : {verb + "." + flag, flag}) {
+    for (const std::string& key : {verb + "." + flag.name, flag.name, verb + "." + flag.alias, flag.alias}) {
       if (const auto found = file.values.find(key); found != file.values.end())
         return Setting{found->second, file.path};
     }
@@ -152,7 +155,7 @@ std::optional<Setting> Settings::find(const std::string& verb, const std::string
 void Settings::apply(const std::string& verb, Flags& flags) const {
   for (const auto& info : flags.all()) {
     if (!info->configurable || flags.given(info->name)) continue;
-    const std::optional<Setting> setting = find(verb, info->name);
+    const std::optional<Setting> setting = find(verb, *info);
     if (!setting) continue;
     try {
       flags.set(info->name, setting->values);

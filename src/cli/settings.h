@@ -25,7 +25,7 @@ class Settings {
   // Reads the files. Throws: usage (unknown key with the nearest, wrong type), for a broken file as well.
   static Settings load();
   // What is set for a flag outside the command line.
-  std::optional<Setting> find(const std::string& verb, const std::string& flag) const;
+  std::optional<Setting> find(const std::string& verb, const FlagInfo& flag) const;
   // Fills every configurable flag that the command line did not give. Throws: usage, naming the origin.
   void apply(const std::string& verb, Flags& flags) const;
   const std::vector<std::string>& files() const { return files_; }  // those that were read, nearest first

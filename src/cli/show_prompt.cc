@@ -126,7 +126,7 @@ int run(const PromptOptions& options, Console& console) {
       } else if (const std::string row = task->upstream_row(i); !row.empty()) {
         console.out(row + "\n");  // a benchmark with a file format of its own
       } else {
-        console.out(sample_json(i, sample, *tokenizer).dump(-1, ' ', false, ordered_json::error_handler_t::replace) +
+        console.out(sample_json(i, sample, *tokenizer).dump(-1, ' ', true, ordered_json::error_handler_t::replace) +
                     "\n");
       }
     }

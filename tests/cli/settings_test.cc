@@ -78,6 +78,13 @@ TEST_F(SettingsTest, AVerbsOwnSectionWinsOverTheWhole) {
   EXPECT_EQ(setting("db").first, "mine.db");
 }
 
+TEST_F(SettingsTest, AFlagsOtherNameWillDo) {
+  const ProcessResult result = hayfork({"config", "run", "-o", "json"}, {.environment = {{"HAYFORK_DEVICES", "cpu"}}});
+  EXPECT_THAT(result.out, HasSubstr("environment HAYFORK_DEVICES"));
+  write(root() / "hayfork.yaml", "devices: cpu\n");
+  EXPECT_EQ(run({"config", "run"}).status, 0);
+}
+
 TEST_F(SettingsTest, UnknownKeysAreErrorsWithASuggestion) {
   write(root() / "hayfork.yaml", "lenghts: 4k\n");
   const ProcessResult result = run({"list", "runs"});
