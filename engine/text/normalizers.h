@@ -1,5 +1,5 @@
-// Normalizers of tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace, Precompiled, Nmt,
-// ByteLevel, Sequence.
+// Normalizers of tokenizer.json: NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace, Precompiled,
+// Nmt, ByteLevel, Sequence.
 #pragma once
 
 #include <memory>
