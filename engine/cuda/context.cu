@@ -289,7 +289,9 @@ std::unique_ptr<Context> make_cuda_context(int32_t index, DType weights) {
   const Devices found = list_devices();
   if (found.devices.empty()) {
     throw Error(ErrorCode::device, ErrorSubject::general, "no GPU can be used",
-                {.why = found.problem, .next = "--device cpu runs everything without a GPU"});
+                {.where = "device cuda:" + std::to_string(index),
+                 .why = found.problem,
+                 .next = "--device cpu runs everything without a GPU"});
   }
   if (index < 0 || index >= static_cast<int32_t>(found.devices.size())) {
     throw Error(ErrorCode::device, ErrorSubject::general, "there is no cuda:" + std::to_string(index),
