@@ -100,6 +100,12 @@ HaystackIds::HaystackIds(const datasets::Haystack& haystack, const engine::Token
     }
     reached = std::max(reached, end);
   }
+  after_stop_.resize(ids_.size());
+  for (size_t i = 1; i < ids_.size(); ++i) {
+    if (edges_[i] != Edge::sentence) continue;
+    sentences_.push_back(static_cast<int64_t>(i));
+    after_stop_[i] = tokenizer.token_bytes(ids_[i - 1]) == ".";
+  }
   edges_[0] = Edge::blank;  // where the text begins again after its end
   starts_ = lines.empty() ? std::move(sentences) : std::move(lines);
   starts_.insert(starts_.begin(), {0, 0});
@@ -118,6 +124,36 @@ void HaystackIds::read(int64_t start, int64_t n, Ids& ids, std::vector<Edge>& ed
     n -= take;
   }
   if (!edges.empty()) edges[0] = Edge::sentence;
+}
+
+bool HaystackIds::read_sentences(int64_t start, int64_t n, Ids& ids, std::vector<Edge>& edges) const {
+  constexpr int64_t kTries = 64;  // sentence ends, from the last that fits backwards
+  HAY_CHECK(start >= 0 && start < size() && n >= 0);
+  const int64_t want = n + 1;  // with the full stop that is left out
+  const auto fits = [&](int64_t begin, int64_t length) {
+    return begin + length < size() && after_stop_[static_cast<size_t>(begin + length)];
+  };
+  if (want < size() - start && fits(start, want)) {
+    read(start, n, ids, edges);
+    return true;
+  }
+  for (int64_t cut = want - 1, tries = 0; cut > 0 && tries < kTries; --cut) {
+    const int64_t at = (start + cut) % size();
+    if (edges_[static_cast<size_t>(at)] != Edge::sentence) continue;
+    ++tries;
+    const int64_t missing = want - cut;
+    const auto next = std::lower_bound(sentences_.begin(), sentences_.end(), at);
+    const auto shift = static_cast<size_t>(next - sentences_.begin());
+    for (size_t k = 0; k < sentences_.size(); ++k) {
+      const int64_t begin = sentences_[(shift + k) % sentences_.size()];
+      if (!fits(begin, missing)) continue;
+      read(start, cut, ids, edges);
+      ids.insert(ids.end(), ids_.begin() + begin, ids_.begin() + begin + missing - 1);
+      edges.insert(edges.end(), edges_.begin() + begin, edges_.begin() + begin + missing - 1);
+      return true;
+    }
+  }
+  return false;
 }
 
 int64_t HaystackIds::sentence_start(double u) const {

@@ -34,6 +34,12 @@ class HaystackIds {
   // end. Requires: 0 ≤ start < size().
   void read(int64_t start, int64_t n, Ids& ids, std::vector<Edge>& edges) const;
 
+  // The same, but made of whole sentences: the n tokens from `start` up to some sentence end, then sentences of the
+  // right length from elsewhere, the next ones that fit; its last token is followed by a full stop that is a token of
+  // its own and is left out, for the text that comes next to open with it (tokenizers join ".\n"). Sentence ends are
+  // those that white space follows. Returns false, changing nothing, when no sentences add up to n.
+  bool read_sentences(int64_t start, int64_t n, Ids& ids, std::vector<Edge>& edges) const;
+
   // First token of the sentence that a draw u in [0, 1) falls before, by position in the text (so that tokenizers
   // agree): one that opens a line if there is any, else any sentence; 0 when there is none.
   int64_t sentence_start(double u) const;
@@ -41,6 +47,8 @@ class HaystackIds {
  private:
   Ids ids_;
   std::vector<Edge> edges_;
+  std::vector<int64_t> sentences_;                   // edges that are sentence ends, ascending
+  std::vector<bool> after_stop_;                     // by edge: a sentence end whose token before is a bare full stop
   std::vector<std::pair<int64_t, int64_t>> starts_;  // byte offset, token index; ascending
   int64_t used_bytes_ = 0;
 };

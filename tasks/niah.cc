@@ -258,6 +258,7 @@ class Niah : public Task {
     out.frame = make_frame(text_, out.riddle.before, out.riddle.after, out.riddle.answer_start);
     out.before = encode_start(text_, out.frame.before);
     out.after = encode_after(*text_.tokenizer, out.frame.after, out.frame.chat);
+    out.after_stop = encode_after(*text_.tokenizer, "." + out.frame.after, out.frame.chat);
     out.start = s_.placement == "kamradt" ? 0 : hay_.sentence_start(Rng(seed, "haystack").uniform());
     return out;
   }
@@ -326,6 +327,7 @@ class Niah : public Task {
                                {"haystack_sha256", haystack_.sha256},
                                {"haystack_start", riddle.start},
                                {"haystack_repeated", prompt.repeated},
+                               {"haystack_whole_sentences", prompt.whole},
                                {"question_tok", prompt.question_tok},
                                {"needles", std::move(needles)}});
   }

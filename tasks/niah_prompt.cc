@@ -21,14 +21,12 @@ struct Field {
   void place(size_t number, const Ids& needle, double depth_pct) {
     const auto n = static_cast<int64_t>(needle.size()), size = static_cast<int64_t>(ids.size());
     const bool over = placement == Placement::overwrite;
-    const int64_t last = over ? size - n : size;
-    if (!over) edges.push_back(Edge::word);  // the end is a place for an insertion
+    const int64_t last = over ? size - n - 1 : size - 1;  // some haystack follows every needle
     const auto target = static_cast<int64_t>(std::llround(depth_pct / 100 * static_cast<double>(last)));
     const Place p = find_place(edges, last, std::clamp<int64_t>(target, 0, last), reach, over ? n : 0, taken);
     if (over) {
       std::copy(needle.begin(), needle.end(), ids.begin() + p.at);
     } else {
-      edges.pop_back();
       ids.insert(ids.begin() + p.at, needle.begin(), needle.end());
       edges.insert(edges.begin() + p.at, needle.size(), Edge::inside);
       for (Taken& t : taken)
@@ -53,20 +51,26 @@ int64_t smallest_prompt(const RiddleIds& riddle, Placement placement) {
   }
   const int64_t hay =
       placement == Placement::insert ? needles + 1 : static_cast<int64_t>(riddle.needles[0].size()) + blocked + 1;
-  return static_cast<int64_t>(riddle.before.size() + riddle.after.size()) + hay;
+  return static_cast<int64_t>(riddle.before.size() + std::max(riddle.after.size(), riddle.after_stop.size())) + hay;
 }
 
 NiahPrompt build_niah_prompt(const HaystackIds& haystack, const RiddleIds& riddle, Placement placement, int64_t n_grid,
                              int64_t prompt_tokens, double depth_pct) {
-  const auto frame = static_cast<int64_t>(riddle.before.size() + riddle.after.size());
-  int64_t hay = prompt_tokens - frame;
+  int64_t inserted = 0;
   if (placement == Placement::insert)
-    for (const Ids& needle : riddle.needles) hay -= static_cast<int64_t>(needle.size());
-  HAY_CHECK(hay > 0);
+    for (const Ids& needle : riddle.needles) inserted += static_cast<int64_t>(needle.size());
+  const auto room = [&](const Ids& after) {
+    return prompt_tokens - inserted - static_cast<int64_t>(riddle.before.size() + after.size());
+  };
   Field field{{},        {},
               {},        std::vector<PlacedNeedle>(riddle.needles.size()),
               placement, static_cast<int64_t>(kReach * static_cast<double>(prompt_tokens))};
-  haystack.read(riddle.start, hay, field.ids, field.edges);
+  NiahPrompt out;
+  out.whole = haystack.read_sentences(riddle.start, room(riddle.after_stop), field.ids, field.edges);
+  const Ids& after = out.whole ? riddle.after_stop : riddle.after;
+  const int64_t hay = room(after);
+  HAY_CHECK(hay > 0);
+  if (!out.whole) haystack.read(riddle.start, hay, field.ids, field.edges);
   // Those that do not move with the depth come first: then the prompts of a depth sweep differ in the asked needle
   // only.
   for (size_t i = static_cast<size_t>(n_grid); i < riddle.needles.size(); ++i)
@@ -74,11 +78,10 @@ NiahPrompt build_niah_prompt(const HaystackIds& haystack, const RiddleIds& riddl
   for (int64_t i = 0; i < n_grid; ++i)
     field.place(static_cast<size_t>(i), riddle.needles[static_cast<size_t>(i)],
                 depth_pct + static_cast<double>(i) * (100 - depth_pct) / static_cast<double>(n_grid));
-  NiahPrompt out;
   out.ids = riddle.before;
   out.ids.insert(out.ids.end(), field.ids.begin(), field.ids.end());
   out.question_tok = static_cast<int64_t>(out.ids.size());
-  out.ids.insert(out.ids.end(), riddle.after.begin(), riddle.after.end());
+  out.ids.insert(out.ids.end(), after.begin(), after.end());
   out.needles = std::move(field.needles);
   for (PlacedNeedle& needle : out.needles) needle.at += static_cast<int64_t>(riddle.before.size());
   out.repeated = hay > haystack.size();

@@ -20,6 +20,7 @@ struct RiddleIds {
   Riddle riddle;
   Frame frame;
   Ids before, after;
+  Ids after_stop;  // what follows a haystack of whole sentences: its last full stop, and `after`
   std::vector<Ids> needles;
   int64_t start = 0;           // first haystack token
   std::vector<double> spread;  // a draw in [0, 1) for each needle that has no place of its own in the grid
@@ -36,6 +37,7 @@ struct NiahPrompt {
   std::vector<PlacedNeedle> needles;  // in the riddle's order
   int64_t question_tok = 0;           // first token after the haystack
   bool repeated = false;              // the haystack went round
+  bool whole = false;                 // the haystack ends with a sentence
 };
 
 // `n_grid` needles belong to the question: they stand at depth, depth + (100 − depth)/n_grid, …; the others where their

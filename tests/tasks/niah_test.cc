@@ -130,6 +130,38 @@ TEST_F(Niah, NeedlesStandAtSentenceEndsNearTheirDepth) {
   }
 }
 
+TEST_F(Niah, TheHaystackEndsWithAWholeSentence) {
+  for (const char* placement : {"overwrite", "insert"}) {
+    options.extra = {{"placement", placement}};
+    const auto task = make();
+    for (int64_t i = 0; i < task->n_samples(); ++i) {
+      const Sample s = task->sample(i);
+      const json recipe = json::parse(s.recipe_json);
+      EXPECT_TRUE(recipe["haystack_whole_sentences"].get<bool>());
+      const std::string whole = tokenizer.decode(prompt(s));
+      const size_t ask = whole.rfind("\n\nWhat is the special");
+      EXPECT_EQ(whole[ask - 1], '.');
+      EXPECT_NE(whole[ask - 2], '.');
+    }
+  }
+}
+
+TEST_F(Niah, ATextWithoutSentencesIsCutAnywhere) {
+  test::TempDir dir;
+  std::string words;
+  for (int i = 0; i < 2000; ++i) words += "word" + std::to_string(i) + " ";
+  std::ofstream(dir.path() / "words.txt") << words;
+  options.extra = {{"haystack", (dir.path() / "words.txt").string()}};
+  const auto task = make();
+  for (int64_t i = 0; i < task->n_samples(); ++i) {
+    const Sample s = task->sample(i);
+    const json recipe = json::parse(s.recipe_json);
+    EXPECT_FALSE(recipe["haystack_whole_sentences"].get<bool>());
+    EXPECT_EQ(s.prompt_tokens, *s.ctx_len - 32);
+    EXPECT_NE(recipe["needles"][0]["edge"], "inside");
+  }
+}
+
 TEST_F(Niah, ASampleDependsOnItsOwnCellOnly) {
   const auto task = make();
   options.lengths = {512, 2048, 4096};
