@@ -16,7 +16,10 @@ Found find_command(std::span<const std::string> words) {
   if (found.command != nullptr || words.empty()) return found;
   if (words[0] == complete_command().path) return {&complete_command(), 1};
   const bool bare = words.size() < 2 || words[1].starts_with("-");
-  const std::string assumed = words[0] == "show" ? "show run" : words[0] == "list" && bare ? "list runs" : "";
+  const bool one_word = bare || words.size() < 3 || words[2].starts_with("-");  // "show mdoel swa" is no run
+  const std::string assumed = words[0] == "show" && one_word ? "show run"
+                              : words[0] == "list" && bare   ? "list runs"
+                                                             : "";
   for (const Command& command : commands()) {
     if (command.path == assumed) return {&command, 1};
   }

@@ -18,6 +18,7 @@ struct DbVerb {
   OutputOptions output;
   std::string run = "@last", other;
   bool samples = false;
+  std::optional<int64_t> keep;
 };
 
 std::string joined(const std::vector<std::string>& words) {
@@ -104,6 +105,24 @@ int merge(const DbVerb& options, Console& console) {
   return 0;
 }
 
+int prune(const DbVerb& options, Console& console) {
+  if (!options.keep) {
+    throw Error(ErrorCode::usage, ErrorSubject::general, "db prune needs --keep N",
+                {.next = "N newest runs are left whole"});
+  }
+  runs::Store store = open_to_write(options.db, console);
+  const runs::PruneReport report = store.prune(*options.keep);
+  store.close();
+  Section section{.name = "prune",
+                  .table = {{{.name = "runs", .type = CellType::integer},
+                             {.name = "samples", .type = CellType::integer},
+                             {.name = "texts", .type = CellType::integer}},
+                            {{report.n_runs, report.n_samples, report.n_texts}}},
+                  .record = true};
+  print(console, {"db-prune", {std::move(section)}}, options.output);
+  return 0;
+}
+
 int migrate(const DbVerb& options, Console& console) {
   runs::Store store = open_to_write(options.db, console);
   store.close();
@@ -139,6 +158,12 @@ Action declare_db_merge(Flags& flags) {
   auto options = declare(flags, true);
   flags.argument("OTHER.db", options->other, "The database to add.").required = true;
   return [options](Console& console) { return merge(*options, console); };
+}
+
+Action declare_db_prune(Flags& flags) {
+  auto options = declare(flags, true);
+  flags.count("keep", options->keep, "N", "So many of the newest runs are left whole.").configurable = false;
+  return [options](Console& console) { return prune(*options, console); };
 }
 
 Action declare_db_migrate(Flags& flags) {

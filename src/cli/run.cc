@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "cli/dry_run.h"
@@ -6,6 +9,7 @@
 #include "cli/grid_view.h"
 #include "cli/results.h"
 #include "cli/verbs.h"
+#include "datasets/yaml_config.h"
 
 namespace hayfork::cli {
 namespace {
@@ -25,8 +29,30 @@ void print_outcome(const RunOutcome& outcome, runs::Store& store, const OutputOp
   if (output.format == "table" && !console.quiet()) print_grids(view, store, console);
 }
 
+// A name ending in .yaml is a file with a list of names, or with one under "tasks".
+std::vector<std::string> task_names(const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const std::string& word : words) {
+    if (!word.ends_with(".yaml") && !word.ends_with(".yml")) {
+      names.push_back(word);
+      continue;
+    }
+    nlohmann::ordered_json list = datasets::load_yaml(word, {.typed = false});
+    if (list.is_object() && list.size() == 1 && list.contains("tasks")) list = nlohmann::ordered_json(list["tasks"]);
+    const bool sound =
+        list.is_array() && std::all_of(list.begin(), list.end(), [](const auto& item) { return item.is_string(); });
+    if (!sound) {
+      throw Error(ErrorCode::usage, ErrorSubject::general, "a task file is a list of task names",
+                  {.where = word, .next = "tasks: [niah]"});
+    }
+    for (const auto& item : list) names.push_back(item.get<std::string>());
+  }
+  return names;
+}
+
 int run(const RunOptions& options, Console& console) {
   RunConfig config = options.config;
+  config.tasks = task_names(config.tasks);
   config.model = options.execute.engine.model;
   config.tokenizer = options.execute.engine.tokenizer;
   config.ignored_config_keys = options.execute.engine.ignored_config_keys;
@@ -84,8 +110,8 @@ int resume(const ResumeVerb& options, Console& console) {
 Action declare_run(Flags& flags) {
   auto options = std::make_shared<RunOptions>();
   flags.group("What to run");
-  FlagInfo& tasks =
-      flags.list("tasks", options->config.tasks, "A,B", "Tasks or suites: niah, @suite. hayfork list tasks.");
+  FlagInfo& tasks = flags.list("tasks", options->config.tasks, "A,B",
+                               "Tasks, suites or files of names: niah, @ruler, tasks.yaml. See hayfork list tasks.");
   tasks.required = true;
   tasks.kind = "task";
   declare_plan(flags, options->config);

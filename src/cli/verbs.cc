@@ -164,6 +164,12 @@ const std::vector<Command>& table() {
        "Samples that are in both must agree, or nothing is changed.",
        {"hayfork db merge shard2.db"},
        declare_db_merge},
+      {"db prune",
+       kKeep,
+       "delete the samples of old runs; their results stay",
+       "Runs with a tag, baselines and the newest --keep runs are left whole.",
+       {"hayfork db prune --keep 50"},
+       declare_db_prune},
       {"db migrate", kKeep, "bring the database to this version's schema, keeping a copy", "", {}, declare_db_migrate},
 
       {"config",

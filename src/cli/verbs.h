@@ -33,6 +33,7 @@ Action declare_db_check(Flags& flags);
 Action declare_db_digest(Flags& flags);
 Action declare_db_vacuum(Flags& flags);
 Action declare_db_merge(Flags& flags);
+Action declare_db_prune(Flags& flags);
 Action declare_db_migrate(Flags& flags);
 Action declare_doctor(Flags& flags);
 Action declare_config(Flags& flags);

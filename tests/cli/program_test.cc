@@ -56,6 +56,12 @@ TEST(Program, SuggestsTheFlagThatWasMeant) {
   EXPECT_THAT(result.err, HasSubstr("did you mean --lengths?"));
 }
 
+TEST(Program, SuggestsThePartThatWasMeant) {
+  EXPECT_THAT(hayfork({"show", "mdoel", "demo/full"}).err, HasSubstr("did you mean model?"));
+  EXPECT_THAT(hayfork({"probe", "logitz"}).err, HasSubstr("did you mean logits?"));
+  EXPECT_THAT(hayfork({"list", "rnus"}).err, HasSubstr("did you mean runs?"));
+}
+
 TEST(Program, SuggestsTheTaskThatWasMeant) {
   const ProcessResult result = hayfork({"run", "--model", "m", "--tasks", "naih", "--dry-run"});
   EXPECT_EQ(result.status, 2);

@@ -106,6 +106,22 @@ TEST_F(RunTest, ADryRunRunsNothing) {
   EXPECT_EQ(plan["plan"][0]["samples"], 6);
 }
 
+TEST_F(RunTest, TasksMayStandInAFile) {
+  const std::string file = (folder_.path() / "tasks.yaml").string();
+  std::ofstream(file) << "tasks: [niah]\n";
+  EXPECT_EQ(run({"--dry-run"}, {"--tasks", file, "--lengths", "256", "--samples", "1"}).status, 0);
+  std::ofstream(file) << "tasks: {niah: 1}\n";
+  EXPECT_EQ(run({"--dry-run"}, {"--tasks", file}).status, 2);
+}
+
+TEST_F(RunTest, PruningKeepsResults) {
+  ASSERT_EQ(run().status, 0);
+  EXPECT_EQ(hayfork({"db", "prune", "--db", db()}).status, 2);
+  ASSERT_EQ(hayfork({"db", "prune", "--keep", "0", "--db", db()}).status, 0);
+  EXPECT_EQ(json::parse(hayfork({"db", "check", "--db", db(), "-o", "json"}).out)["check"]["samples"], 0);
+  EXPECT_FALSE(json::parse(hayfork({"show", "--db", db(), "-o", "json"}).out)["results"].empty());
+}
+
 TEST_F(RunTest, RefusesLengthsPastTheWindow) {
   const ProcessResult result = run({}, {"--tasks", "niah", "--lengths", "256,1m", "--depths", "0", "--samples", "1"});
   EXPECT_EQ(result.status, 2);
