@@ -95,6 +95,50 @@ class CpuBuffer : public Buffer {
   size_t bytes_;
 };
 
+// Part of a slab that several weights share.
+class SlabPart : public Buffer {
+ public:
+  SlabPart(std::shared_ptr<CpuBuffer> slab, std::byte* data, size_t bytes)
+      : slab_(std::move(slab)), data_(data), bytes_(bytes) {}
+  void* data() const override { return data_; }
+  size_t bytes() const override { return bytes_; }
+
+ private:
+  std::shared_ptr<CpuBuffer> slab_;
+  std::byte* data_;
+  size_t bytes_;
+};
+
+// Hands out a slab of huge pages piece by piece and never takes a piece back.
+class StreamedMemory {
+ public:
+  std::unique_ptr<Buffer> make(size_t bytes) {
+    const size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    if (size < bytes) Slab::refuse(bytes);
+    if (!slab_ || end_ - next_ < static_cast<ptrdiff_t>(size)) start_slab(size);
+    std::byte* const data = next_;
+    next_ += size;
+    return std::make_unique<SlabPart>(slab_, data, bytes);
+  }
+
+ private:
+  static constexpr size_t kHugePage = size_t{2} << 20;
+  static constexpr size_t kSlab = size_t{32} << 20;
+
+  void start_slab(size_t bytes) {
+    const size_t size = (std::max(bytes, kSlab) + kHugePage - 1) / kHugePage * kHugePage;
+    slab_ = std::make_shared<CpuBuffer>(size + kHugePage);  // one more, to begin at a border
+    const size_t skip = kHugePage - reinterpret_cast<uintptr_t>(slab_->data()) % kHugePage;
+    next_ = static_cast<std::byte*>(slab_->data()) + skip % kHugePage;
+    end_ = next_ + size;
+    madvise(next_, size, MADV_HUGEPAGE);  // only advice: a refusal changes nothing
+  }
+
+  std::shared_ptr<CpuBuffer> slab_;
+  std::byte* next_ = nullptr;
+  std::byte* end_ = nullptr;
+};
+
 size_t available_memory() {
   std::ifstream meminfo("/proc/meminfo");
   std::string key;
@@ -132,9 +176,11 @@ class CpuContext : public Context {
     }
     return scratch_.memory.get();
   }
+  std::unique_ptr<Buffer> make_streamed_buffer(size_t bytes) { return streamed_.make(bytes); }
 
  private:
   Slab scratch_{0};
+  StreamedMemory streamed_;
 };
 
 }  // namespace
@@ -151,9 +197,8 @@ void* cpu::scratch(Context& context, size_t bytes) {
   return static_cast<CpuContext&>(context).scratch(bytes);
 }
 
-void cpu::advise_huge_pages(void* data, size_t bytes) {
-  constexpr size_t kHugePage = size_t{2} << 20;
-  if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);  // only advice: a refusal changes nothing
+std::unique_ptr<Buffer> cpu::make_streamed_buffer(Context& context, size_t bytes) {
+  return static_cast<CpuContext&>(context).make_streamed_buffer(bytes);
 }
 
 std::unique_ptr<Context> make_cpu_context(DType weights) {

@@ -139,8 +139,7 @@ std::unique_ptr<LinearWeight> make_linear(Context& context, std::span<const Line
   w->panels = (w->n + kPanel - 1) / kPanel;
   w->k_padded = w->dtype == DType::bf16 ? (k + 1) / 2 * 2 : k;
   w->bytes = w->panels * kPanel * w->k_padded * size_of(w->dtype);
-  w->storage = context.make_buffer(static_cast<size_t>(w->bytes));
-  advise_huge_pages(w->storage->data(), w->storage->bytes());
+  w->storage = make_streamed_buffer(context, static_cast<size_t>(w->bytes));
   if (any_bias) w->bias.assign(static_cast<size_t>(w->panels * kPanel), 0.0F);
   int64_t first = 0;
   for (const LinearPart& part : parts) {
