@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include "base/error.h"
-#include "base/rng.h"
+#include "metrics/binomial.h"
 
 namespace hayfork::metrics {
 namespace {
@@ -15,25 +14,6 @@ double polynomial(std::span<const double> c, double x) {
   double y = 0;
   for (const double a : c) y = y * x + a;
   return y;
-}
-
-double log_choose(int64_t n, int64_t k) {
-  // lgamma writes a global sign; the reentrant form does not.
-  int sign = 0;
-  return ::lgamma_r(static_cast<double>(n) + 1, &sign) - ::lgamma_r(static_cast<double>(k) + 1, &sign) -
-         ::lgamma_r(static_cast<double>(n - k) + 1, &sign);
-}
-
-// P(X ≤ k) of Binomial(n, p).
-double binomial_cdf(int64_t k, int64_t n, double p) {
-  if (k < 0) return 0;
-  if (k >= n || p <= 0) return 1;
-  if (p >= 1) return 0;
-  double sum = 0;
-  for (int64_t i = 0; i <= k; ++i)
-    sum +=
-        std::exp(log_choose(n, i) + static_cast<double>(i) * std::log(p) + static_cast<double>(n - i) * std::log1p(-p));
-  return std::min(sum, 1.0);
 }
 
 // The p at which `tail`, rising in p, reaches `want`.
@@ -48,68 +28,8 @@ double solve_probability(Tail tail, double want) {
   return 0.5 * (low + high);
 }
 
-// NumPy's default quantile: linear between order statistics.
-double quantile(const std::vector<double>& sorted, double q) {
-  const double at = q * static_cast<double>(sorted.size() - 1);
-  const size_t i = std::min(static_cast<size_t>(at), sorted.size() - 1);
-  const size_t j = std::min(i + 1, sorted.size() - 1);
-  return sorted[i] + (at - static_cast<double>(i)) * (sorted[j] - sorted[i]);
-}
-
 double total(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
-}
-
-// Efron and Tibshirani 1993, eq. 14.15: Σ(θ̄ − θᵢ)³ ÷ 6(Σ(θ̄ − θᵢ)²)^1.5 over leave-one-out estimates.
-double acceleration(std::span<const double> sums, std::span<const double> counts) {
-  const double sum = total(sums), count = total(counts);
-  std::vector<double> left(sums.size());
-  for (size_t i = 0; i < sums.size(); ++i) left[i] = (sum - sums[i]) / (count - counts[i]);
-  const double mean = total(left) / static_cast<double>(left.size());
-  double square = 0, cube = 0;
-  for (const double x : left) {
-    const double d = mean - x;
-    square += d * d;
-    cube += d * d * d;
-  }
-  return square > 0 ? cube / (6 * std::pow(square, 1.5)) : 0;
-}
-
-struct Clusters {
-  std::vector<double> sums, counts;
-  bool repeat = false;
-};
-
-Clusters group(std::span<const double> values, std::span<const std::string> names) {
-  Clusters out;
-  if (names.empty()) {
-    out.sums.assign(values.begin(), values.end());
-    out.counts.assign(values.size(), 1.0);
-    return out;
-  }
-  HAY_CHECK(names.size() == values.size());
-  std::map<std::string_view, std::pair<double, double>> by_name;  // sorted: the order of rows does not matter
-  for (size_t i = 0; i < values.size(); ++i) {
-    auto& [sum, count] = by_name[names[i]];
-    sum += values[i];
-    count += 1;
-  }
-  for (const auto& [name, both] : by_name) {
-    out.sums.push_back(both.first);
-    out.counts.push_back(both.second);
-  }
-  out.repeat = by_name.size() < values.size();
-  return out;
-}
-
-// Standard error of Σ sums ÷ Σ counts over clusters (linearised, with g/(g−1)).
-std::optional<double> cluster_stderr(const Clusters& c) {
-  const size_t g = c.sums.size();
-  if (g < 2) return std::nullopt;
-  const double count = total(c.counts), ratio = total(c.sums) / count;
-  double square = 0;
-  for (size_t i = 0; i < g; ++i) square += std::pow(c.sums[i] - ratio * c.counts[i], 2);
-  return std::sqrt(square * static_cast<double>(g) / static_cast<double>(g - 1)) / count;
 }
 
 }  // namespace
@@ -182,48 +102,17 @@ Mean mean_of(std::span<const double> values) {
   return out;
 }
 
-std::optional<Interval> bca_bootstrap(std::span<const double> sums, std::span<const double> counts,
-                                      const BootstrapOptions& options) {
-  HAY_CHECK(sums.size() == counts.size() && options.resamples >= 1);
-  const size_t n = sums.size();
-  if (n < 2) return std::nullopt;
-  const double estimate = total(sums) / total(counts);
-  Rng rng(options.seed, "bootstrap");
-  std::vector<double> draws(options.resamples);
-  double below = 0;
-  for (double& draw : draws) {
-    double sum = 0, count = 0;
-    for (size_t i = 0; i < n; ++i) {
-      const size_t pick = rng.below(n);
-      sum += sums[pick];
-      count += counts[pick];
-    }
-    draw = sum / count;
-    below += draw < estimate ? 1.0 : draw == estimate ? 0.5 : 0.0;
-  }
-  std::sort(draws.begin(), draws.end());
-  if (draws.front() == draws.back()) return std::nullopt;
-  const double b = static_cast<double>(draws.size());
-  // A share of 0 or 1 would put the bias at infinity: half a resample away is as far as it can be known.
-  const double bias = normal_quantile(std::clamp(below / b, 0.5 / b, 1 - 0.5 / b));
-  const double a = acceleration(sums, counts);
-  const auto level = [&](double alpha) {
-    const double z = bias + normal_quantile(alpha);
-    return normal_cdf(bias + z / (1 - a * z));
-  };
-  return Interval{quantile(draws, level(options.alpha / 2)), quantile(draws, level(1 - options.alpha / 2))};
-}
-
 Estimate estimate_mean(std::span<const double> values, std::span<const std::string> clusters,
                        const BootstrapOptions& options) {
   HAY_CHECK(!values.empty());
-  const Clusters grouped = group(values, clusters);
+  const Units grouped = group_units(values, clusters);
   const bool binary = std::all_of(values.begin(), values.end(), [](double v) { return v == 0 || v == 1; });
   const bool constant = std::all_of(values.begin(), values.end(), [&](double v) { return v == values[0]; });
   const auto n = static_cast<int64_t>(values.size());
   const auto hits = static_cast<int64_t>(std::llround(total(values)));
   Estimate out{constant ? values[0] : total(values) / static_cast<double>(n), n, {}, {}, {}};
-  if (!constant) out.stderr_value = grouped.repeat ? cluster_stderr(grouped) : mean_of(values).stderr_value;
+  if (!constant)
+    out.stderr_value = grouped.repeat ? unit_stderr(grouped.sums, grouped.counts) : mean_of(values).stderr_value;
   if (out.stderr_value == 0.0) out.stderr_value.reset();  // clusters that agree say nothing about the next one
   if (binary && !grouped.repeat) {
     out.interval = wilson(hits, n);
@@ -232,62 +121,10 @@ Estimate estimate_mean(std::span<const double> values, std::span<const std::stri
   }
   if (!constant) out.interval = bca_bootstrap(grouped.sums, grouped.counts, options);
   if (out.interval) {
-    out.method = "bca-b" + std::to_string(options.resamples) + "-seed" + std::to_string(options.seed);
+    out.method = bootstrap_name("bca", options);
   } else if (binary) {
     out.interval = wilson_share(out.value, static_cast<double>(grouped.sums.size()));
     out.method = "wilson-clusters";
-  }
-  return out;
-}
-
-double mcnemar_exact(int64_t worse, int64_t better) {
-  HAY_CHECK(worse >= 0 && better >= 0);
-  if (worse + better == 0) return 1;
-  return std::min(1.0, 2 * binomial_cdf(std::min(worse, better), worse + better, 0.5));
-}
-
-PermutationResult sign_flip_test(std::span<const double> differences, const PermutationOptions& options) {
-  std::vector<double> d;  // a difference of 0 keeps the sum whatever its sign
-  for (const double x : differences)
-    if (x != 0) d.push_back(x);
-  if (d.empty()) return {1, true};
-  const double observed = std::abs(total(d));
-  double scale = 0;
-  for (const double x : d) scale += std::abs(x);
-  const double reach = observed - 1e-12 * scale;  // sums in another order must still count as equal
-  if (static_cast<int>(d.size()) <= options.exact_up_to) {
-    const uint64_t patterns = uint64_t{1} << d.size();
-    uint64_t hits = 0;
-    for (uint64_t mask = 0; mask < patterns; ++mask) {
-      double sum = 0;
-      for (size_t i = 0; i < d.size(); ++i) sum += mask >> i & 1 ? -d[i] : d[i];
-      hits += std::abs(sum) >= reach;
-    }
-    return {static_cast<double>(hits) / static_cast<double>(patterns), true};
-  }
-  Rng rng(options.seed, "sign flip");
-  int64_t hits = 0;
-  for (int r = 0; r < options.resamples; ++r) {
-    double sum = 0;
-    uint64_t bits = 0;
-    for (size_t i = 0; i < d.size(); ++i) {
-      if (i % 64 == 0) bits = rng.next();
-      sum += bits >> (i % 64) & 1 ? -d[i] : d[i];
-    }
-    hits += std::abs(sum) >= reach;
-  }
-  return {static_cast<double>(1 + hits) / static_cast<double>(1 + options.resamples), false};
-}
-
-std::vector<double> holm(std::span<const double> p) {
-  std::vector<size_t> order(p.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] < p[b]; });
-  std::vector<double> out(p.size());
-  double largest = 0;
-  for (size_t rank = 0; rank < order.size(); ++rank) {
-    largest = std::max(largest, std::min(1.0, static_cast<double>(p.size() - rank) * p[order[rank]]));
-    out[order[rank]] = largest;
   }
   return out;
 }
