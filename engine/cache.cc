@@ -1,6 +1,7 @@
 #include "engine/cache.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 
 #include "base/error.h"
@@ -25,6 +26,11 @@ int64_t k_block_bytes(const StateSpec& spec, DType dtype) {
 
 int64_t v_block_bytes(const StateSpec& spec, DType dtype) {
   return int64_t{spec.n_kv_heads} * kBlockTokens * spec.v_dim * size_of(dtype);
+}
+
+uint64_t next_number() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
 }
 
 struct Sequence {
@@ -187,6 +193,7 @@ struct Cache::Impl {
   DType dtype;
   bool recurrent = false;
   int64_t total_bytes = 0;
+  const uint64_t number = next_number();
   std::vector<BlockGroup> groups;
   std::vector<std::unique_ptr<Buffer>> k, v, states;  // one a layer, null where it keeps none
   std::vector<KvLayer> kv_layers;
@@ -386,6 +393,10 @@ int64_t Cache::bytes_per_state(std::span<const StateSpec> layers) {
   int64_t total = 0;
   for (const StateSpec& spec : layers) total += aligned(spec.state_bytes);
   return total;
+}
+
+uint64_t Cache::id() const {
+  return impl_->number;
 }
 
 int64_t Cache::bytes() const {

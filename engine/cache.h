@@ -84,6 +84,7 @@ class Cache {
   static int64_t bytes_per_block(std::span<const StateSpec> layers, DType kv_dtype, int32_t group);
   static int64_t bytes_per_state(std::span<const StateSpec> layers);  // one sequence's recurrent state
   int64_t bytes() const;                                              // all memory held
+  uint64_t id() const;  // of this cache among all there ever were in the process
 
  private:
   struct Impl;

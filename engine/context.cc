@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/error.h"
+
 namespace hayfork::engine {
 
 void Context::copy(void* to, const void* from, size_t bytes) {
@@ -21,6 +23,19 @@ void Context::zero(void* to, size_t bytes) {
   }
   const std::vector<std::byte> zeros(bytes);
   upload(to, zeros.data(), bytes);
+}
+
+std::unique_ptr<Buffer> Context::make_host_buffer(size_t) {
+  HAY_CHECK(false, "this device has no queue");
+}
+void Context::fetch(void*, const void*, size_t) {
+  HAY_CHECK(false, "this device has no queue");
+}
+std::unique_ptr<Fence> Context::make_fence() {
+  HAY_CHECK(false, "this device has no queue");
+}
+std::unique_ptr<Recording> Context::record(const std::function<void()>&) {
+  HAY_CHECK(false, "this device has no queue");
 }
 
 }  // namespace hayfork::engine

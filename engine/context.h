@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ class Arena {
   virtual ~Arena() = default;
   virtual void* allocate(size_t bytes) = 0;  // Throws: resource when it does not fit after growing
   virtual void reset() = 0;
+  // Room for passes of so many bytes, taken at once where memory is not taken page by page, as far as it is there.
+  // Resets.
+  virtual void reserve(size_t /*bytes*/) {}
   virtual size_t peak_bytes() const = 0;
 };
 
@@ -30,6 +34,24 @@ class Buffer {
   virtual ~Buffer() = default;
   virtual void* data() const = 0;
   virtual size_t bytes() const = 0;
+};
+
+// A point in a device's stream of work.
+class Fence {
+ public:
+  virtual ~Fence() = default;
+  virtual void set() = 0;   // behind all work queued so far
+  virtual void wait() = 0;  // until the device has come this far. Throws: device, for what failed on the way
+  // Device time from `earlier` to here. Requires: both have been waited for.
+  virtual double ms_since(const Fence& earlier) const = 0;
+};
+
+// A pass's work, kept as one graph: run() queues it for another pass of the same shape. Throws: resource, device.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void run(const Pass& pass) = 0;
+  virtual bool valid() const = 0;  // false once the memory it works in has moved
 };
 
 class Context {
@@ -52,6 +74,20 @@ class Context {
   virtual void copy(void* to, const void* from, size_t bytes);
   virtual void zero(void* to, size_t bytes);
   virtual size_t free_bytes() const = 0;  // memory a plan may use
+  // The most that was ever taken of a device's own memory, weights, caches and scratch together; 0: not counted.
+  virtual int64_t peak_bytes() const { return 0; }
+  virtual int64_t fixed_bytes() const { return 0; }  // taken by the context itself
+
+  // ---- Devices that work beside the host. Without a queue all is done when a call returns, and none of these is
+  // called.
+  virtual bool queues() const { return false; }
+  virtual std::unique_ptr<Buffer> make_host_buffer(size_t bytes);  // host memory that fetch() writes. Throws: resource
+  // Copies to a host buffer without waiting: the bytes are there when a fence set later has been passed.
+  virtual void fetch(void* to, const void* from, size_t bytes);
+  virtual std::unique_ptr<Fence> make_fence();
+  // Keeps what `work` queues as a graph, without running it. `work` begins the one pass it computes; what it stages
+  // beside the pass's rows and block tables must be the same for every pass of the shape. Null when scratch was short.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& work);
   // The pass about to run, called by Model::forward after the arena's reset: uploads what kernels need of rows and
   // block tables. The CPU keeps the pointer.
   virtual void begin_pass(const Pass& pass) = 0;

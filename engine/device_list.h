@@ -13,6 +13,7 @@ struct Accelerator {
   std::string arch;    // "sm_90"
   int64_t free_bytes = 0, total_bytes = 0;
   std::string problem;  // why it cannot be used; empty: it can
+  std::string runs;     // which kernels it gets
 };
 
 struct AcceleratorList {

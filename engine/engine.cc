@@ -6,6 +6,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "engine/measure.h"
 #include "engine/model.h"
 #include "engine/resolve.h"
 #include "engine/scheduler.h"
@@ -18,7 +19,10 @@ namespace {
 class EmbeddedEngine : public Engine {
  public:
   EmbeddedEngine(const std::filesystem::path& folder, const EngineOptions& options)
-      : resolved_(resolve(options)), tokenizer_(load_tokenizer(folder, options)) {
+      : resolved_(resolve(options)),
+        tokenizer_(load_tokenizer(folder, options)),
+        chunk_(options.chunk),
+        graphs_(options.graphs) {
     model_ = load_model(*resolved_.context, folder, {options.ignored_config_keys, options.events});
     info_ = model_->info();
     info_.device = resolved_.device;
@@ -43,6 +47,12 @@ class EmbeddedEngine : public Engine {
   }
   WorkPlan plan(std::span<const Request> requests) const override { return scheduler_->plan(requests); }
   EngineStats stats() const override { return scheduler_->stats(); }
+  Measurement measure(const MeasureCase& what) override {
+    if (!measurer_) {
+      measurer_ = std::make_unique<Measurer>(*model_, *resolved_.context, resolved_.kv_dtype, chunk_, graphs_);
+    }
+    return measurer_->run(what);
+  }
   void logits(std::span<const int32_t> ids, bool all_rows,
               const std::function<void(int32_t, const float*)>& sink) override {
     const std::vector<std::vector<int32_t>> one{{ids.begin(), ids.end()}};
@@ -84,7 +94,8 @@ class EmbeddedEngine : public Engine {
             .prefix_reuse = options.prefix_reuse,
             .order = options.order,
             .order_seed = options.order_seed,
-            .allow_beyond_window = options.allow_beyond_window};
+            .allow_beyond_window = options.allow_beyond_window,
+            .graphs = options.graphs};
   }
 
   // The model counts K/V in the type of its weights; what is stored may be another.
@@ -102,6 +113,9 @@ class EmbeddedEngine : public Engine {
   std::unique_ptr<Model> model_;
   ModelInfo info_;
   std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Measurer> measurer_;  // made when first asked
+  int32_t chunk_;
+  bool graphs_;
 };
 
 }  // namespace

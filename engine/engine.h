@@ -9,6 +9,7 @@
 
 #include "base/events.h"
 #include "engine/lm.h"
+#include "engine/measurement.h"
 
 namespace hayfork::engine {
 
@@ -49,6 +50,8 @@ class Engine : public Lm {
   static std::unique_ptr<Engine> open(const std::filesystem::path& model, const EngineOptions& options);
 
   virtual EngineStats stats() const = 0;
+  // How long such passes take. Throws: usage, resource.
+  virtual Measurement measure(const MeasureCase& what) = 0;
   // Logits of every row (or the last) of one sequence: `sink` gets (position, V floats). For probes.
   virtual void logits(std::span<const int32_t> ids, bool all_rows,
                       const std::function<void(int32_t, const float*)>& sink) = 0;

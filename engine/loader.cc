@@ -13,16 +13,21 @@ std::unique_ptr<LinearWeight> Loader::linear(const std::vector<Part>& parts, int
   for (const Part& part : parts) {
     std::vector<int64_t> shape = {part.n, k};
     if (part.slices > 0) shape.insert(shape.begin(), part.slices);
-    const TensorView view = weights_.floats(part.weight, shape);
-    if (!counted_.contains(part.weight)) Weights::require_finite(view);
+    const bool on_device = context_.device() == Device::cuda;
+    const TensorView view = on_device ? weights_.values(part.weight, shape) : weights_.floats(part.weight, shape);
+    if (!view.random && !counted_.contains(part.weight)) Weights::require_finite(view);
     Vector bias;
     if (!part.bias.empty()) bias = vector(part.bias, {part.n});
     const auto rows = part.rows.empty() ? std::vector<std::pair<int64_t, int64_t>>{{0, part.n}} : part.rows;
     for (const auto& [first, n] : rows) {
       HAY_CHECK(first >= 0 && n >= 1 && first + n <= part.n, part.weight);
       const Vector piece_bias = bias ? Vector{bias.data + first, n} : Vector{};
-      pieces.push_back(
-          {view.data + (part.slice * part.n + first) * k * size_of(view.dtype), view.dtype, n, piece_bias});
+      const int64_t at = (part.slice * part.n + first) * k;
+      LinearPart piece{view.random ? nullptr : view.data + at * size_of(view.dtype), view.dtype, n, piece_bias};
+      if (view.random) {
+        piece.random = {view.random->key + static_cast<uint64_t>(at), view.random->centre, view.random->spread};
+      }
+      pieces.push_back(piece);
     }
     count(part.weight, std::max<int64_t>(part.slices, 1) * part.n * k);
     views.push_back(view);

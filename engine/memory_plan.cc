@@ -15,7 +15,7 @@ constexpr int32_t kSmallestChunk = 16;
 // arithmetic takes as long as reading.
 constexpr int32_t kBatchCpu = 32, kBatchCuda = 256;
 // Share of the free memory that cache and scratch may take together: the rest is for answers, the store and the system.
-constexpr double kFreeShare = 0.8;
+constexpr double kFreeShareCpu = 0.8, kFreeShareCuda = 0.9;
 
 int32_t blocks_up(int32_t positions) {
   return (positions + kBlockTokens - 1) / kBlockTokens;
@@ -70,6 +70,30 @@ std::vector<int64_t> kind_bytes(std::span<const StateSpec> specs, DType kv_dtype
   return bytes;
 }
 
+int64_t sequences_bytes(std::span<const StateSpec> specs, DType kv_dtype, int64_t tokens, int64_t n, int64_t step) {
+  int64_t bytes = Cache::bytes_per_state(specs);
+  const std::vector<int32_t> windows = Cache::windows(specs);
+  const auto blocks_of = [](int64_t positions) { return (positions + kBlockTokens - 1) / kBlockTokens; };
+  for (size_t g = 0; g < windows.size(); ++g) {
+    int64_t blocks = blocks_of(tokens);
+    if (windows[g] > 0) blocks = std::min(blocks, blocks_of(windows[g] - 1 + step) + 1);
+    bytes += blocks * Cache::bytes_per_block(specs, kv_dtype, static_cast<int32_t>(g));
+  }
+  return n * bytes;
+}
+
+int64_t longest_that_fits(std::span<const StateSpec> specs, DType kv_dtype, int64_t budget, int64_t n, int64_t step) {
+  int64_t low = 0, high = int64_t{1} << 40;
+  while (low < high) {
+    const int64_t middle = (low + high + 1) / 2;
+    if (sequences_bytes(specs, kv_dtype, middle, n, step) <= budget)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low / kBlockTokens * kBlockTokens;
+}
+
 int64_t total_bytes(std::span<const int32_t> amounts, std::span<const int64_t> bytes) {
   int64_t total = 0;
   for (size_t k = 0; k < amounts.size(); ++k) total += amounts[k] * bytes[k];
@@ -82,7 +106,9 @@ MemoryPlan plan_passes(const Model& model, const Context& context, const MemoryL
   plan.chunk = limits.chunk > 0 ? limits.chunk : (cpu ? kChunkCpu : kChunkCuda);
   plan.batch_size = limits.batch_size > 0 ? limits.batch_size : (cpu ? kBatchCpu : kBatchCuda);
   const int64_t budget =
-      limits.bytes > 0 ? limits.bytes : static_cast<int64_t>(kFreeShare * static_cast<double>(context.free_bytes()));
+      limits.bytes > 0
+          ? limits.bytes
+          : static_cast<int64_t>((cpu ? kFreeShareCpu : kFreeShareCuda) * static_cast<double>(context.free_bytes()));
   const auto scratch = [&] {
     const int64_t decode_rows = int64_t{plan.batch_size} * (model.two_streams() ? 2 : 1);
     const int64_t wanted = plan.chunk + int64_t{plan.batch_size};

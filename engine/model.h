@@ -12,6 +12,7 @@
 #include "base/events.h"
 #include "engine/cache.h"
 #include "engine/context.h"
+#include "engine/kernels/ops.h"
 #include "engine/lm.h"
 #include "engine/rows.h"
 
@@ -37,6 +38,14 @@ struct ForwardResult {
   std::vector<int32_t> nonfinite_layer;
 };
 
+// forward() and head() of all wanted rows on a device with a queue, not waited for: where the results will stand, in
+// the context's arena.
+struct QueuedPass {
+  Matrix marks;       // as mark_nonfinite leaves them, of all rows
+  Matrix last_marks;  // of the wanted rows alone, where the last layer computed no others; else without rows
+  QueuedHead head;    // of slots 0 … n_want−1
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -51,10 +60,20 @@ class Model {
   virtual ForwardResult forward(Context& context, const Pass& pass, Cache& cache) = 0;
   // One result a query, in order. Vocabulary logits exist only slab by slab.
   virtual std::vector<HeadResult> head(Context& context, Matrix hidden, std::span<const HeadQuery> queries) = 0;
+  // Whether passes of one shape do the same work but for rows and block tables, so that they may be recorded once.
+  virtual bool records() const { return false; }
+  // Requires: context.queues(); one query a slot, in order, without logits. The results are the same bits.
+  virtual QueuedPass queue(Context& context, const Pass& pass, Cache& cache, std::span<const HeadQuery> queries);
   virtual int64_t weight_bytes() const = 0;  // resident, in the compute type
   // Scratch of one pass of `n_rows` rows with `n_want` wanted, for planning.
   virtual int64_t scratch_bytes(int64_t n_rows, int64_t n_want) const = 0;
 };
+
+HeadResult head_result(const HeadRowResult& row);
+// Marks of the wanted rows in the last layer added to those of all rows (empty: none is bad, as in ForwardResult); a
+// row that was bad before keeps its first layer. `wants`: Row::want of each row.
+void merge_marks(std::span<const int32_t> wants, std::span<const int32_t> last_marks, int32_t last_layer,
+                 std::vector<int32_t>& marks);
 
 struct ModelOptions {
   std::vector<std::string> ignored_config_keys;  // --ignore-config-key

@@ -37,6 +37,16 @@ Weights Weights::random(uint64_t seed) {
   return weights;
 }
 
+TensorView Weights::values(const std::string& name, std::span<const int64_t> shape) {
+  if (!seed_) return floats(name, shape);
+  int64_t n = 1;
+  for (const int64_t size : shape) n *= size;
+  const Range range = range_of(name, shape);
+  TensorView view{name, DType::bf16, {shape.begin(), shape.end()}, nullptr, static_cast<size_t>(n) * sizeof(bf16), {}};
+  view.random = RandomValues{Rng(*seed_, name).next(), range.centre, range.spread};
+  return view;
+}
+
 TensorView Weights::make_up(const std::string& name, std::span<const int64_t> shape, bool floating) {
   int64_t n = 1;
   for (const int64_t size : shape) n *= size;
@@ -48,7 +58,8 @@ TensorView Weights::make_up(const std::string& name, std::span<const int64_t> sh
     const Range range = range_of(name, shape);
     parallel_for(n, 1 << 16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const auto bits = static_cast<float>(Rng(key + static_cast<uint64_t>(i)).next() >> 40);  // 24 bits
+        // 24 bits; engine/kernels/random_fill.cu does the same in the same steps.
+        const auto bits = static_cast<float>(Rng(key + static_cast<uint64_t>(i)).next() >> 40);
         values[i] = to_bf16(range.centre + range.spread * (bits * 0x1p-23F - 1.0F));
       }
     });
@@ -60,7 +71,7 @@ TensorView Weights::make_up(const std::string& name, std::span<const int64_t> sh
       }
     });
   }
-  return {name, floating ? DType::bf16 : DType::u8, {shape.begin(), shape.end()}, bytes.data(), bytes.size()};
+  return {name, floating ? DType::bf16 : DType::u8, {shape.begin(), shape.end()}, bytes.data(), bytes.size(), {}};
 }
 
 }  // namespace hayfork::engine

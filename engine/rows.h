@@ -17,8 +17,8 @@ enum class Stream : uint8_t { base, output };
 enum class RowKind : uint8_t { prefill, decode };
 
 struct Row {
-  int32_t token;
-  int32_t pos;  // absolute position in the sequence
+  int32_t token;  // on devices with a queue ~s stands for the arg max of the pass before at slot s
+  int32_t pos;  // absolute position in the sequence; −1: fills up a pass of a fixed shape, computes and writes nothing
   int32_t seq;  // index into Pass::seqs
   Stream stream;
   RowKind kind;
@@ -40,7 +40,8 @@ struct SeqView {
 struct Pass {
   std::span<const Row> rows;  // sorted by kind, stream (base first), seq, pos
   std::span<const SeqView> seqs;
-  int32_t n_want = 0;  // slots 0 … n_want−1, each wanted by exactly one row
+  int32_t n_want = 0;    // slots 0 … n_want−1, each wanted by exactly one row
+  int32_t n_blocks = 0;  // > 0: the shape of the pass is that of sequences of so many blocks, and none is longer
 };
 
 // Maximal stretches of rows of one kind and stream: at most four, in order.

@@ -1,7 +1,5 @@
 #include "engine/run.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -17,11 +15,6 @@ constexpr int32_t kDrainTokens = 64;
 
 // Nodes shorter than this are computed without looking for blocks to take over: hashing their reach would cost more.
 constexpr int32_t kLocalTokens = kBlockTokens;
-
-Failure not_finite(int32_t layer, int32_t position) {
-  const std::string where = layer < 0 ? "the logits" : fmt::format("layer {}", layer);
-  return {ErrorCode::corrupt, fmt::format("{} gave a value that is not finite at position {}", where, position)};
-}
 
 }  // namespace
 
@@ -45,8 +38,9 @@ Run::Run(RunTools tools, const Agenda& agenda, const CacheNeeds& needs, const Me
 }
 
 Run::~Run() {
-  for (const Lane& lane : lanes_) {
-    if (lane.seq >= 0) tools_.cache.release(lane.seq);
+  if (tools_.runner != nullptr) tools_.runner->drop();
+  for (const LanePtr& lane : lanes_) {
+    if (lane->seq >= 0) tools_.cache.release(lane->seq);
   }
   for (const NodeState& s : states_) {
     if (s.seq >= 0) tools_.cache.release(s.seq);
@@ -56,9 +50,16 @@ Run::~Run() {
 Outcome Run::go(const StopFlag& stop) {
   for (;;) {
     if (stop.hard()) return Outcome::stopped;
-    if (stop.soft() && !draining_) begin_drain();
+    if (stop.soft() && !draining_) {
+      settle();
+      begin_drain();
+    }
     if (const bool room = prefill_rows_ < chunk_; room != std::exchange(had_room_, room) && room) may_admit_ = true;
     while (may_admit_ && lanes_.size() < batch_size_) may_admit_ = admit();
+    if (lanes_.empty() && !flights_.empty()) {
+      collect();
+      continue;
+    }
     if (lanes_.empty()) {
       HAY_CHECK(open_.empty(), "nodes are left that nothing was reserved for");
       return draining_ ? Outcome::stopped : Outcome::finished;
@@ -69,9 +70,13 @@ Outcome Run::go(const StopFlag& stop) {
 
 std::vector<int32_t> Run::jobs_in_flight() const {
   std::vector<int32_t> jobs;
-  for (const Lane& lane : lanes_) {
+  const auto add = [&](const Lane& lane) {
     for (const Event& event : lane.events) jobs.push_back(part(event.part).job);
     jobs.push_back(node(lane.node).owner);
+  };
+  for (const LanePtr& lane : lanes_) add(*lane);
+  for (const Flight& flight : flights_) {
+    for (const LanePtr& lane : flight.lanes) add(*lane);
   }
   return jobs;
 }
@@ -89,6 +94,7 @@ bool Run::admit() {
     }
     const int32_t child = state(parent).next_child;
     if (node(child).leaf < 0 && prefill_rows_ >= chunk_) continue;  // the pass is full of prefill rows already
+    if (waits_for_token(child)) continue;
     if (!reserve(parent, child)) continue;
     start(parent);
     if (state(parent).next_child < 0) {
@@ -98,6 +104,11 @@ bool Run::admit() {
     return true;
   }
   return false;
+}
+
+// Its first token is in a pass whose results are still to come.
+bool Run::waits_for_token(int32_t child) const {
+  return !flights_.empty() && node(child).leaf >= 0 && generations_[static_cast<size_t>(node(child).leaf)] == nullptr;
 }
 
 // Passes over children that need not start. True when none is left.
@@ -140,7 +151,8 @@ void Run::start(int32_t parent) {
   const int32_t id = p.next_child;
   p.next_child = node(id).next_sibling;
   state(id).running = true;
-  Lane lane;
+  const auto started = std::make_shared<Lane>();
+  Lane& lane = *started;
   lane.node = id;
   lane.pos = node(id).begin;
   if (p.seq < 0) {
@@ -158,7 +170,7 @@ void Run::start(int32_t parent) {
     if (reach_tokens_ > 0 && node(id).length() >= kLocalTokens) lane.keys = {agenda_.trie(), id, reach_tokens_};
     prefill_rows_ += node(id).length();
   }
-  lanes_.push_back(std::move(lane));
+  lanes_.push_back(started);
 }
 
 // No child is left to start.
@@ -251,132 +263,16 @@ void Run::begin_drain() {
       keep(agenda_.generations()[g].node);
     }
   }
-  for (Lane& lane : lanes_) {
-    lane.finished = wanted_[static_cast<size_t>(lane.node)] == 0;
-    if (lane.finished && in_prefill(lane)) prefill_rows_ -= node(lane.node).end - lane.pos;
-  }
-  std::vector<Lane> dropped;
-  const auto kept_end = std::stable_partition(lanes_.begin(), lanes_.end(), [](const Lane& l) { return !l.finished; });
-  dropped.assign(std::make_move_iterator(kept_end), std::make_move_iterator(lanes_.end()));
-  lanes_.erase(kept_end, lanes_.end());
-  for (const Lane& lane : dropped) {
-    tools_.cache.release(lane.seq);
-    finish(lane.node);
-  }
-}
-
-// ---- results
-
-void Run::dispatch(const Query& query, const HeadResult& result, const float* logits) {
-  Lane& lane = lanes_[query.lane];
-  const bool below_bad = lane.bad_base && query.row >= lane.bad_base->first;
-  if (!in_prefill(lane)) {
-    const int32_t generation = node(lane.node).leaf;
-    if (below_bad || query.bad_layer >= 0 || !result.finite) {
-      const int32_t layer = below_bad ? lane.bad_base->second : query.bad_layer;
-      lane.finished = true;
-      answers_.fail_generation(generation, not_finite(layer, query.row));
-    } else if (lane.generation->push(choose(*lane.generation, result, logits, query.row + 1))) {
-      lane.finished = true;
-      answers_.generated(generation, lane.generation->take());
-    }
-    return;
-  }
-  if (below_bad) return;  // poison() tells everyone concerned
-  for (size_t e = query.first_event; e < query.last_event; ++e) {
-    const Event& event = lane.events[e];
-    if (query.bad_layer >= 0 || !result.finite) {
-      answers_.fail(part(event.part).job, not_finite(query.bad_layer, query.row));
-    } else {
-      dispatch_event(query, result, logits, event);
-    }
-  }
-}
-
-void Run::dispatch_event(const Query& query, const HeadResult& result, const float* logits, const Event& event) {
-  const Part& p = part(event.part);
-  switch (p.kind) {
-    case PartKind::next_token:
-      first_token(p.index, result, logits, query.row);
-      break;
-    case PartKind::logits:
-      answers_.logits(p, event.result, logits);
-      break;
-    case PartKind::continuation:
-    case PartKind::context:
-    case PartKind::nll: {
-      const int32_t target = p.target(event.result);
-      const auto begin = targets_.begin() + static_cast<std::ptrdiff_t>(query.first_target);
-      const auto end = begin + static_cast<std::ptrdiff_t>(query.n_targets);
-      const auto at = static_cast<size_t>(std::lower_bound(begin, end, target) - begin);
-      answers_.log_probability(p, event.result, result.target_logprobs.at(at), result.argmax == target);
-    }
-  }
-}
-
-Choice Run::choose(const Generation& generation, const HeadResult& result, const float* logits,
-                   int32_t position) const {
-  const Sampling& sampling = generation.request().sampling;
-  if (sampling.temperature == 0) return {result.argmax, result.argmax_logprob};
-  return sample(std::span(logits, vocab_size_), sampling, position);
-}
-
-// Chosen from the prompt's last row, before the generation has a sequence of its own.
-void Run::first_token(int32_t id, const HeadResult& result, const float* logits, int32_t position) {
-  const int32_t job = agenda_.generations()[static_cast<size_t>(id)].jobs.front();
-  if (answers_.done(job)) return;
-  answers_.set_started(job);
-  const auto* request = std::get<const GenerateRequest*>(agenda_.jobs()[static_cast<size_t>(job)].work);
-  auto& generation = generations_[static_cast<size_t>(id)];
-  generation = std::make_unique<Generation>(*request, tools_.tokenizer, tools_.model.info().eos_ids);
-  if (generation->push(choose(*generation, result, logits, position + 1))) {
-    answers_.generated(id, generation->take());
-  }
-}
-
-// After a pass: positions move on, nodes that are complete open their children.
-void Run::advance(Lane& lane) {
-  if (!in_prefill(lane)) {
-    ++lane.pos;
-    if (lane.finished) {
-      tools_.cache.release(std::exchange(lane.seq, -1));
-      finish(lane.node);
-    }
-    return;
-  }
-  prefill_rows_ -= lane.next_pos - lane.pos;
-  if (!lane.bad_base) keep_blocks(lane);
-  lane.pos = lane.next_pos;
-  if (lane.bad_base) {
-    poison(lane);
-  } else if (lane.pos == node(lane.node).end) {
-    lane.finished = true;
-    open_children(lane.node, std::exchange(lane.seq, -1));
-  }
-}
-
-// A base row is not finite, and every later row of the sequence reads it: requests that want one of them fail.
-void Run::poison(Lane& lane) {
-  const auto [position, layer] = *lane.bad_base;
-  const Failure failure = not_finite(layer, position);
-  for (const Event& event : lane.events) {
-    if (event.row >= position) answers_.fail(part(event.part).job, failure);
-  }
-  for (int32_t c = node(lane.node).first_child; c >= 0; c = node(c).next_sibling) fail_below(c, failure);
-  prefill_rows_ -= node(lane.node).end - lane.pos;
-  lane.finished = true;
-  tools_.cache.release(std::exchange(lane.seq, -1));
-  finish(lane.node);
-}
-
-void Run::fail_below(int32_t top, const Failure& failure) {
-  std::vector<int32_t> stack{top};
-  while (!stack.empty()) {
-    const int32_t id = stack.back();
-    stack.pop_back();
-    if (node(id).leaf >= 0) answers_.fail_generation(node(id).leaf, failure);
-    for (const Want& want : agenda_.wants(id)) answers_.fail(part(want.part).job, failure);
-    for (int32_t c = node(id).first_child; c >= 0; c = node(c).next_sibling) stack.push_back(c);
+  std::vector<LanePtr> dropped;
+  std::erase_if(lanes_, [&](const LanePtr& lane) {
+    if (wanted_[static_cast<size_t>(lane->node)] != 0) return false;
+    if (in_prefill(*lane)) prefill_rows_ -= node(lane->node).end - lane->pos;
+    dropped.push_back(lane);
+    return true;
+  });
+  for (const LanePtr& lane : dropped) {
+    tools_.cache.release(std::exchange(lane->seq, -1));
+    finish(lane->node);
   }
 }
 

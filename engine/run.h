@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "engine/memory_plan.h"
 #include "engine/model.h"
 #include "engine/pass_builder.h"
+#include "engine/pass_runner.h"
 
 namespace hayfork::engine {
 
@@ -29,6 +31,7 @@ struct RunTools {
   Cache& cache;
   const Tokenizer* tokenizer;  // may be null
   EngineStats& stats;
+  PassRunner* runner = nullptr;  // where passes can be queued, else null
 };
 
 enum class Outcome { finished, stopped, out_of_memory };
@@ -68,18 +71,30 @@ class Run {
     size_t next_event = 0;
     BlockKeys keys;  // empty: no block of it is taken over or kept
     Generation* generation = nullptr;
-    // This pass.
+    // The last pass built.
     int32_t pass_seq = -1, n_rows_base = 0, n_rows_output = 0;
+    int32_t slot = -1;                                    // of a decode row
+    int32_t n_ahead = 0;                                  // decode rows whose results are still to come: at most one
     std::optional<std::pair<int32_t, int32_t>> bad_base;  // first position that is not finite, and its layer
   };
+  using LanePtr = std::shared_ptr<Lane>;  // passes in flight keep lanes that have ended
   // One wanted row of the pass; its events are next to each other. Decode rows have none.
   struct Query {
-    size_t lane;
+    Lane* lane;
     int32_t row;
     size_t first_event, last_event;
     size_t first_target = 0, n_targets = 0;  // in targets_
     bool wants_logits = false;
     int32_t bad_layer = -1;
+  };
+  // What to do with a pass's results. Where passes are queued, those of one are read while the next one runs; its rows
+  // are chosen before that: a generation that turns out to have ended has had one row too many, which is not used.
+  struct Flight {
+    std::vector<Row> rows;
+    std::vector<LanePtr> lanes;   // by sequence of the pass
+    std::vector<int32_t> n_rows;  // likewise
+    std::vector<Query> queries;   // by slot
+    std::vector<int32_t> targets;
   };
 
   // Admission.
@@ -98,26 +113,36 @@ class Run {
   // A pass.
   bool run_pass();
   void build_pass();
-  void add_decode_rows(size_t lane);
-  void add_prefill_rows(size_t lane);
+  void add_decode_rows(const LanePtr& lane);
+  void add_prefill_rows(const LanePtr& lane);
+  int32_t begin_rows(const LanePtr& lane, const SeqView& view);
   int32_t adopt_blocks(Lane& lane, int32_t pos);
   void keep_blocks(const Lane& lane);
-  void add_query(size_t lane, int32_t row, size_t first_event, size_t last_event);
+  void add_query(Lane& lane, int32_t row, size_t first_event, size_t last_event);
   void collect_targets(Query& query);
   template <class F>
   bool fits(F&& work);
   bool compute();
+  bool compute_here();
+  bool submit();
   bool run_head(const Matrix& hidden);
-  void note_bad_rows(const ForwardResult& forward);
+  void note_bad_rows(Flight& flight, const std::vector<int32_t>& nonfinite_layer);
   void account_rows();
-  void account_time(double ms);
-  void dispatch(const Query& query, const HeadResult& result, const float* logits);
-  void dispatch_event(const Query& query, const HeadResult& result, const float* logits, const Event& event);
+  void account_time(const Flight& flight, double ms);
+
+  // Results.
+  void collect();
+  void settle();
+  void dispatch(const Flight& flight, const Query& query, const HeadResult& result, const float* logits);
+  void dispatch_event(const Flight& flight, const Query& query, const HeadResult& result, const float* logits,
+                      const Event& event);
   void first_token(int32_t generation, const HeadResult& result, const float* logits, int32_t position);
   Choice choose(const Generation& generation, const HeadResult& result, const float* logits, int32_t position) const;
+  void end_lanes(const Flight& flight);
   void advance(Lane& lane);
   void poison(Lane& lane);
   void fail_below(int32_t node, const Failure& failure);
+  bool waits_for_token(int32_t child) const;
   bool in_prefill(const Lane& lane) const { return lane.generation == nullptr; }
   const TrieNode& node(int32_t id) const { return agenda_.trie().node(id); }
   NodeState& state(int32_t id) { return states_[static_cast<size_t>(id)]; }
@@ -137,7 +162,7 @@ class Run {
   std::vector<NodeState> states_;
   std::vector<std::unique_ptr<Generation>> generations_;
   std::vector<int32_t> open_;  // nodes with children to start; the last one first
-  std::vector<Lane> lanes_;
+  std::vector<LanePtr> lanes_;
   bool may_admit_ = true;  // something has changed since the last refusal
   bool had_room_ = true;   // for prefill rows, when last asked
   bool draining_ = false;
@@ -145,9 +170,9 @@ class Run {
 
   PassBuilder rows_;
   int64_t prefill_rows_ = 0;
-  std::vector<Query> queries_;
-  std::vector<int32_t> targets_;
-  std::vector<float> logits_;  // of the queries in the head that want them, one after another
+  Flight now_;                  // the pass being built
+  std::deque<Flight> flights_;  // queued, the oldest first
+  std::vector<float> logits_;   // of the queries in the head that want them, one after another
 };
 
 }  // namespace hayfork::engine

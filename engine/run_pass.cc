@@ -17,7 +17,6 @@ constexpr size_t kLogitRows = 64;
 // True when `work` had memory enough. Nothing else is caught: other errors end the run.
 template <class F>
 bool Run::fits(F&& work) {
-  const auto begin = std::chrono::steady_clock::now();
   try {
     work();
   } catch (const std::bad_alloc&) {
@@ -26,70 +25,114 @@ bool Run::fits(F&& work) {
     if (error.code() != ErrorCode::resource) throw;
     return false;
   }
-  account_time(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
   return true;
 }
 
 bool Run::run_pass() {
   build_pass();
-  if (rows_.n_rows() > 0 && !compute()) return false;
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].pass_seq >= 0) advance(lanes_[i]);
+  // Every generation waits for a result, or needs no row any more if it is as expected.
+  if (now_.lanes.empty()) {
+    HAY_CHECK(!flights_.empty(), "nothing can be computed");
+    collect();
+    return true;
   }
-  std::erase_if(lanes_, [](const Lane& lane) { return lane.finished; });
+  const std::vector<LanePtr> in_pass = now_.lanes;
+  if (rows_.n_rows() > 0 && !compute()) return false;
+  for (const LanePtr& lane : in_pass) {
+    if (!lane->finished) advance(*lane);
+  }
+  std::erase_if(lanes_, [](const LanePtr& lane) { return lane->finished; });
+  while (static_cast<int>(flights_.size()) >= PassRunner::kInFlight) collect();
   return true;
 }
 
 // False when memory is short.
 bool Run::compute() {
   account_rows();
+  const bool wants_logits =
+      std::any_of(now_.queries.begin(), now_.queries.end(), [](const Query& query) { return query.wants_logits; });
+  return tools_.runner != nullptr && !wants_logits ? submit() : compute_here();
+}
+
+bool Run::submit() {
+  const Pass pass = rows_.pass();
+  std::vector<HeadQuery> asked;
+  asked.reserve(now_.queries.size());
+  for (const Query& query : now_.queries) {
+    asked.push_back({static_cast<int32_t>(asked.size()),
+                     std::span(now_.targets).subspan(query.first_target, query.n_targets), nullptr});
+  }
+  if (!fits([&] { tools_.runner->submit(pass, tools_.cache, asked); })) return false;
+  now_.rows.assign(pass.rows.begin(), pass.rows.end());
+  flights_.push_back(std::exchange(now_, {}));
+  if (pass.n_want > PassRunner::kSlots) settle();  // ids beyond these are not there for the next pass
+  return true;
+}
+
+// A pass waited for at once. Results of those before it come first.
+bool Run::compute_here() {
+  const auto begin = std::chrono::steady_clock::now();
   ForwardResult forward;
-  const bool fitted = fits([&] { forward = tools_.model.forward(tools_.context, rows_.pass(), tools_.cache); });
-  if (!fitted) return false;
-  note_bad_rows(forward);
-  return run_head(forward.hidden);
+  if (!fits([&] { forward = tools_.model.forward(tools_.context, rows_.pass(), tools_.cache); })) return false;
+  const Pass pass = rows_.pass();
+  now_.rows.assign(pass.rows.begin(), pass.rows.end());
+  settle();
+  note_bad_rows(now_, forward.nonfinite_layer);
+  if (!run_head(forward.hidden)) return false;
+  account_time(now_, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  end_lanes(now_);
+  return true;
 }
 
 void Run::build_pass() {
   rows_.clear();
-  queries_.clear();
-  targets_.clear();
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    lanes_[i].pass_seq = -1;
-    lanes_[i].n_rows_base = lanes_[i].n_rows_output = 0;
-    if (!in_prefill(lanes_[i])) add_decode_rows(i);
+  now_ = {};
+  for (const LanePtr& lane : lanes_) {
+    lane->pass_seq = -1;
+    lane->n_rows_base = lane->n_rows_output = 0;
+    if (!in_prefill(*lane)) add_decode_rows(lane);
   }
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    if (in_prefill(lanes_[i])) add_prefill_rows(i);
+  for (const LanePtr& lane : lanes_) {
+    if (in_prefill(*lane)) add_prefill_rows(lane);
   }
+  for (const LanePtr& lane : now_.lanes) now_.n_rows.push_back(lane->n_rows_base + lane->n_rows_output);
 }
 
-void Run::add_decode_rows(size_t i) {
-  Lane& lane = lanes_[i];
+int32_t Run::begin_rows(const LanePtr& lane, const SeqView& view) {
+  now_.lanes.push_back(lane);
+  return lane->pass_seq = rows_.add_sequence(view);
+}
+
+// The token may not be known yet: then it is the arg max of the row before, which the device knows.
+void Run::add_decode_rows(const LanePtr& entry) {
+  Lane& lane = *entry;
+  if (lane.generation->n_ids() + lane.n_ahead >= lane.generation->request().max_new_tokens) return;
   HAY_CHECK(tools_.cache.extend(lane.seq, lane.pos + 1), "a reserved block is missing");
-  lane.pass_seq = rows_.add_sequence(tools_.cache.view(lane.seq, agenda_.rope_tokens(lane.node)));
+  begin_rows(entry, tools_.cache.view(lane.seq, agenda_.rope_tokens(lane.node)));
   lane.n_rows_base = 1;
   lane.n_rows_output = two_streams_ ? 1 : 0;
-  Row row{lane.generation->last_id(), lane.pos, lane.pass_seq, Stream::base, RowKind::decode, -1};
+  const int32_t token = lane.n_ahead > 0 ? ~lane.slot : lane.generation->last_id();
+  Row row{token, lane.pos, lane.pass_seq, Stream::base, RowKind::decode, -1};
   if (two_streams_) {
     rows_.add(row);
     row.stream = Stream::output;
   }
-  row.want = rows_.next_want();
+  row.want = lane.slot = rows_.next_want();
+  ++lane.n_ahead;
   rows_.add(row);
-  add_query(i, lane.pos, 0, 0);
+  add_query(lane, lane.pos, 0, 0);
 }
 
 // As many positions as the pass still has room for; at least one in a pass without other prefill rows. Blocks taken
 // over cost no row, but output rows over them do.
-void Run::add_prefill_rows(size_t i) {
-  Lane& lane = lanes_[i];
+void Run::add_prefill_rows(const LanePtr& entry) {
+  Lane& lane = *entry;
   const TrieNode& n = node(lane.node);
   const auto used = [&] {
     return rows_.n_rows(RowKind::prefill, Stream::base) + rows_.n_rows(RowKind::prefill, Stream::output);
   };
   if (used() >= chunk_) return;
-  lane.pass_seq = rows_.add_sequence({});                         // its view follows, when the cache has grown
+  begin_rows(entry, {});                                          // its view follows, when the cache has grown
   int32_t pos = lane.pos, there = tools_.cache.length(lane.seq);  // K/V of positions before `there` are in the cache
   for (; pos < n.end; ++pos) {
     if (pos >= there) there = adopt_blocks(lane, pos);
@@ -109,7 +152,7 @@ void Run::add_prefill_rows(size_t i) {
     if (!wanted) continue;
     const size_t first = lane.next_event;
     while (lane.next_event < lane.events.size() && lane.events[lane.next_event].row == pos) ++lane.next_event;
-    add_query(i, pos, first, lane.next_event);
+    add_query(lane, pos, first, lane.next_event);
   }
   lane.next_pos = pos;
   if (pos > tools_.cache.length(lane.seq)) {
@@ -143,16 +186,17 @@ void Run::keep_blocks(const Lane& lane) {
   }
 }
 
-void Run::add_query(size_t lane, int32_t row, size_t first_event, size_t last_event) {
-  Query query{.lane = lane, .row = row, .first_event = first_event, .last_event = last_event};
+void Run::add_query(Lane& lane, int32_t row, size_t first_event, size_t last_event) {
+  Query query{.lane = &lane, .row = row, .first_event = first_event, .last_event = last_event};
   collect_targets(query);
-  queries_.push_back(query);
+  now_.queries.push_back(query);
 }
 
 // Targets of one row, each once, ascending: dispatch_event() searches them.
 void Run::collect_targets(Query& query) {
-  const Lane& lane = lanes_[query.lane];
-  query.first_target = targets_.size();
+  const Lane& lane = *query.lane;
+  std::vector<int32_t>& targets = now_.targets;
+  query.first_target = targets.size();
   if (!in_prefill(lane)) query.wants_logits = lane.generation->request().sampling.temperature > 0;
   for (size_t e = query.first_event; e < query.last_event; ++e) {
     const Part& p = part(lane.events[e].part);
@@ -162,22 +206,23 @@ void Run::collect_targets(Query& query) {
     } else if (p.kind == PartKind::logits) {
       query.wants_logits = true;
     } else {
-      targets_.push_back(p.target(lane.events[e].result));
+      targets.push_back(p.target(lane.events[e].result));
     }
   }
-  const auto begin = targets_.begin() + static_cast<std::ptrdiff_t>(query.first_target);
-  std::sort(begin, targets_.end());
-  targets_.erase(std::unique(begin, targets_.end()), targets_.end());
-  query.n_targets = targets_.size() - query.first_target;
+  const auto begin = targets.begin() + static_cast<std::ptrdiff_t>(query.first_target);
+  std::sort(begin, targets.end());
+  targets.erase(std::unique(begin, targets.end()), targets.end());
+  query.n_targets = targets.size() - query.first_target;
 }
 
 // Slot i of the pass belongs to query i. Queries that want whole rows of logits go a few at a time.
 bool Run::run_head(const Matrix& hidden) {
-  const size_t n = queries_.size();
+  const std::vector<Query>& queries = now_.queries;
+  const size_t n = queries.size();
   for (size_t begin = 0, end; begin < n; begin = end) {
-    const bool logits = queries_[begin].wants_logits;
+    const bool logits = queries[begin].wants_logits;
     end = begin + 1;
-    while (end < n && queries_[end].wants_logits == logits && (!logits || end - begin < kLogitRows)) ++end;
+    while (end < n && queries[end].wants_logits == logits && (!logits || end - begin < kLogitRows)) ++end;
     std::vector<HeadResult> results;
     const bool fitted = fits([&] {
       if (logits) logits_.resize((end - begin) * vocab_size_);
@@ -185,7 +230,7 @@ bool Run::run_head(const Matrix& hidden) {
       asked.reserve(end - begin);
       for (size_t q = begin; q < end; ++q) {
         asked.push_back({static_cast<int32_t>(q - begin),
-                         std::span(targets_).subspan(queries_[q].first_target, queries_[q].n_targets),
+                         std::span(now_.targets).subspan(queries[q].first_target, queries[q].n_targets),
                          logits ? logits_.data() + vocab_size_ * (q - begin) : nullptr});
       }
       const Matrix some = hidden.row_range(static_cast<int64_t>(begin), static_cast<int64_t>(end));
@@ -194,29 +239,24 @@ bool Run::run_head(const Matrix& hidden) {
     if (!fitted) return false;
     HAY_CHECK(results.size() == end - begin);
     for (size_t q = begin; q < end; ++q) {
-      dispatch(queries_[q], results[q - begin], logits ? logits_.data() + vocab_size_ * (q - begin) : nullptr);
+      dispatch(now_, queries[q], results[q - begin], logits ? logits_.data() + vocab_size_ * (q - begin) : nullptr);
     }
   }
   return true;
 }
 
-void Run::note_bad_rows(const ForwardResult& forward) {
-  if (forward.nonfinite_layer.empty()) return;
-  const Pass pass = rows_.pass();
-  HAY_CHECK(forward.nonfinite_layer.size() == pass.rows.size());
-  std::vector<Lane*> lane_of(pass.seqs.size(), nullptr);
-  for (Lane& lane : lanes_) {
-    if (lane.pass_seq >= 0) lane_of[static_cast<size_t>(lane.pass_seq)] = &lane;
-  }
-  for (size_t i = 0; i < pass.rows.size(); ++i) {
-    const int32_t layer = forward.nonfinite_layer[i];
+void Run::note_bad_rows(Flight& flight, const std::vector<int32_t>& nonfinite_layer) {
+  if (nonfinite_layer.empty()) return;
+  HAY_CHECK(nonfinite_layer.size() == flight.rows.size());
+  for (size_t i = 0; i < flight.rows.size(); ++i) {
+    const int32_t layer = nonfinite_layer[i];
     if (layer < 0) continue;
-    const Row& row = pass.rows[i];
+    const Row& row = flight.rows[i];
     if (row.stream == Stream::output) {
-      queries_[static_cast<size_t>(row.want)].bad_layer = layer;
+      flight.queries[static_cast<size_t>(row.want)].bad_layer = layer;
       continue;
     }
-    auto& bad = lane_of[static_cast<size_t>(row.seq)]->bad_base;
+    auto& bad = flight.lanes[static_cast<size_t>(row.seq)]->bad_base;
     if (!bad || row.pos < bad->first) bad = {row.pos, layer};
   }
 }
@@ -225,28 +265,30 @@ void Run::note_bad_rows(const ForwardResult& forward) {
 void Run::account_rows() {
   EngineStats& stats = tools_.stats;
   ++stats.n_passes;
-  for (const Lane& lane : lanes_) {
-    if (lane.pass_seq < 0) continue;
-    const int32_t owner = node(lane.node).owner;
+  for (const LanePtr& lane : now_.lanes) {
+    const int32_t owner = node(lane->node).owner;
     Effort& effort = answers_.effort(owner);
-    effort.rows_base += lane.n_rows_base;
-    effort.rows_output += lane.n_rows_output;
+    effort.rows_base += lane->n_rows_base;
+    effort.rows_output += lane->n_rows_output;
     effort.batch_size = std::max(effort.batch_size, static_cast<int32_t>(lanes_.size()));
-    if (in_prefill(lane)) answers_.add_prefill_rows(owner, lane.n_rows_base);
-    stats.rows_base += lane.n_rows_base;
-    stats.rows_output += lane.n_rows_output;
+    if (in_prefill(*lane)) answers_.add_prefill_rows(owner, lane->n_rows_base);
+    stats.rows_base += lane->n_rows_base;
+    stats.rows_output += lane->n_rows_output;
   }
 }
 
 // A pass's time is shared out by rows.
-void Run::account_time(double ms) {
+void Run::account_time(const Flight& flight, double ms) {
   EngineStats& stats = tools_.stats;
-  stats.peak_bytes = std::max(stats.peak_bytes, tools_.model.weight_bytes() + tools_.cache.bytes() +
-                                                    static_cast<int64_t>(tools_.context.arena().peak_bytes()));
-  const auto total = static_cast<double>(rows_.n_rows());
-  for (const Lane& lane : lanes_) {
-    if (lane.pass_seq < 0) continue;
-    const double share = ms * (lane.n_rows_base + lane.n_rows_output) / total;
+  const int64_t counted = tools_.context.peak_bytes();
+  stats.peak_bytes =
+      std::max(stats.peak_bytes, counted > 0 ? counted
+                                             : tools_.model.weight_bytes() + tools_.cache.bytes() +
+                                                   static_cast<int64_t>(tools_.context.arena().peak_bytes()));
+  const auto total = static_cast<double>(flight.rows.size());
+  for (size_t i = 0; i < flight.lanes.size(); ++i) {
+    const Lane& lane = *flight.lanes[i];
+    const double share = ms * flight.n_rows[i] / total;
     Effort& effort = answers_.effort(node(lane.node).owner);
     (in_prefill(lane) ? effort.prefill_ms : effort.decode_ms) += share;
     (in_prefill(lane) ? stats.prefill_ms : stats.decode_ms) += share;

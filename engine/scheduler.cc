@@ -56,10 +56,11 @@ struct Scheduler::Round {
     (*sink)(std::move(answer));
   }
   // Takes jobs out that do not fit: to be tried alone, or failed if they were. True when there were any.
-  bool set_aside(const Agenda& agenda, const std::vector<char>& large, const MemoryPlan& plan);
+  bool set_aside(const Agenda& agenda, const std::vector<char>& large, const MemoryPlan& plan, int64_t longest);
 };
 
-bool Scheduler::Round::set_aside(const Agenda& agenda, const std::vector<char>& large, const MemoryPlan& plan) {
+bool Scheduler::Round::set_aside(const Agenda& agenda, const std::vector<char>& large, const MemoryPlan& plan,
+                                 int64_t longest) {
   std::vector<char> out(works.size(), 0);
   for (size_t j = 0; j < large.size(); ++j) {
     if (large[j] == 0) continue;
@@ -73,9 +74,10 @@ bool Scheduler::Round::set_aside(const Agenda& agenda, const std::vector<char>& 
     emit(
         {.index = index,
          .result = Failure{ErrorCode::resource,
-                           fmt::format("the request needs more keys and values than {} of memory can hold: shorten it, "
-                                       "or use a smaller K/V type or a machine with more memory",
-                                       room)},
+                           fmt::format("the request needs more keys and values than {} of memory can hold: the longest "
+                                       "that fits has {} tokens; shorten it, or use a smaller K/V type or a machine "
+                                       "with more memory",
+                                       room, longest)},
          .effort = {}});
   }
   return std::erase_if(todo, [&](size_t i) { return out[i] != 0; }) > 0;
@@ -89,6 +91,7 @@ Scheduler::Scheduler(Model& model, Context& context, const Tokenizer* tokenizer,
       specs_(model.state_specs()),
       kind_bytes_(kind_bytes(specs_, options.memory.kv_dtype)) {
   stats_.peak_bytes = model.weight_bytes();
+  if (context.queues()) runner_ = std::make_unique<PassRunner>(model, context, options.graphs);
 }
 
 Scheduler::~Scheduler() = default;
@@ -151,15 +154,18 @@ bool Scheduler::run_round(Round& round, const StopFlag& stop) {
   const Agenda agenda(round.works, round.todo, agenda_limits(round.prefix_reuse));
   for (const auto& [index, failure] : agenda.refused()) round.emit({.index = index, .result = failure, .effort = {}});
   const CacheNeeds needs(agenda.trie(), specs_, plan.chunk);
-  if (round.set_aside(agenda, too_large(agenda, needs, kind_bytes_, plan.cache_budget_bytes), plan)) return true;
+  const std::vector<char> large = too_large(agenda, needs, kind_bytes_, plan.cache_budget_bytes);
+  const int64_t longest = longest_that_fits(specs_, options_.memory.kv_dtype, plan.cache_budget_bytes, 1, plan.chunk);
+  if (round.set_aside(agenda, large, plan, longest)) return true;
   plan_cache(plan, agenda, needs, kind_bytes_);
   plan.scratch_bytes = pass_scratch_bytes(model_, plan, agenda);
   Answers answers(agenda, [&](Answer answer) { round.emit(std::move(answer)); });
   answers.emit_trivial();
   std::vector<int32_t> in_flight;
   if (make_cache(plan)) {
-    stats_.planned_bytes = std::max(stats_.planned_bytes, model_.weight_bytes() + cache_->bytes() + plan.scratch_bytes);
-    Run run({model_, context_, *cache_, tokenizer_, stats_}, agenda, needs, plan, answers);
+    stats_.planned_bytes = std::max(
+        stats_.planned_bytes, model_.weight_bytes() + cache_->bytes() + plan.scratch_bytes + context_.fixed_bytes());
+    Run run({model_, context_, *cache_, tokenizer_, stats_, runner_.get()}, agenda, needs, plan, answers);
     const Outcome outcome = run.go(stop);
     if (outcome != Outcome::out_of_memory) return outcome == Outcome::finished;
     in_flight = run.jobs_in_flight();
@@ -193,21 +199,24 @@ void Scheduler::give_up(Answers& answers, std::span<const int32_t> jobs) {
 bool Scheduler::make_cache(const MemoryPlan& plan) {
   bool enough = cache_ != nullptr;
   for (size_t k = 0; enough && k < plan.amounts.size(); ++k) enough = cache_has_[k] >= plan.amounts[k];
-  if (enough) return true;
-  cache_.reset();
   const size_t n_groups = Cache::windows(specs_).size();
   const int32_t n_sequences = plan.amounts.size() > n_groups ? plan.amounts[n_groups] : 0;
   try {
-    cache_ = std::make_unique<Cache>(context_, specs_, options_.memory.kv_dtype,
-                                     std::span(plan.amounts).first(n_groups), n_sequences);
+    if (!enough) {
+      cache_.reset();
+      cache_ = std::make_unique<Cache>(context_, specs_, options_.memory.kv_dtype,
+                                       std::span(plan.amounts).first(n_groups), n_sequences);
+      cache_has_ = plan.amounts;
+    }
+    context_.arena().reserve(static_cast<size_t>(plan.scratch_bytes));
+    return true;
   } catch (const std::bad_alloc&) {
-    return false;
+    cache_.reset();
   } catch (const Error& error) {
     if (error.code() != ErrorCode::resource) throw;
-    return false;
+    cache_.reset();
   }
-  cache_has_ = plan.amounts;
-  return true;
+  return false;
 }
 
 WorkPlan Scheduler::plan(std::span<const Request> requests) const {

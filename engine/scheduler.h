@@ -16,6 +16,7 @@
 #include "engine/lm.h"
 #include "engine/memory_plan.h"
 #include "engine/model.h"
+#include "engine/pass_runner.h"
 
 namespace hayfork::engine {
 
@@ -27,6 +28,7 @@ struct SchedulerOptions {
   Order order = Order::planned;
   uint64_t order_seed = 0;
   bool allow_beyond_window = false;
+  bool graphs = true;  // decode steps as recorded graphs, where the device has them
 };
 
 class Scheduler {
@@ -65,8 +67,9 @@ class Scheduler {
   SchedulerOptions options_;
   std::vector<StateSpec> specs_;
   std::vector<int64_t> kind_bytes_;
-  std::unique_ptr<Cache> cache_;    // kept from call to call as long as it is large enough
-  std::vector<int32_t> cache_has_;  // amounts by kind
+  std::unique_ptr<Cache> cache_;        // kept from call to call as long as it is large enough
+  std::vector<int32_t> cache_has_;      // amounts by kind
+  std::unique_ptr<PassRunner> runner_;  // null where passes are not queued
   EngineStats stats_;
   double wall_ms_ = 0;  // spent in answer()
 };

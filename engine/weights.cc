@@ -141,7 +141,7 @@ TensorView Weights::take(const std::string& name, std::span<const int64_t> shape
   }
   used_.insert(name);
   const auto data = entry->file->bytes(t);
-  return {name, t.dtype, t.shape, data.data(), data.size()};
+  return {name, t.dtype, t.shape, data.data(), data.size(), {}};
 }
 
 TensorView Weights::floats(const std::string& name, std::span<const int64_t> shape) {

@@ -18,6 +18,12 @@
 
 namespace hayfork::engine {
 
+// Values made up from nothing: element i is the bf16 of centre + spread · u(key + i), u uniform in [−1, 1).
+struct RandomValues {
+  uint64_t key = 0;
+  float centre = 0, spread = 0;
+};
+
 // A tensor of the checkpoint, in its own type. Valid while the Weights live.
 struct TensorView {
   std::string name;
@@ -25,6 +31,7 @@ struct TensorView {
   std::vector<int64_t> shape;
   const std::byte* data = nullptr;
   size_t n_bytes = 0;
+  std::optional<RandomValues> random;  // then there is no data
 };
 
 class Weights {
@@ -41,6 +48,8 @@ class Weights {
   // A floating-point tensor (f32, bf16, f16) of exactly this shape, marked as used.
   // Throws: not_found, corrupt ("want … found …").
   TensorView floats(const std::string& name, std::span<const int64_t> shape);
+  // The same, but of a random model without its data: whoever wants the values makes them where they are needed.
+  TensorView values(const std::string& name, std::span<const int64_t> shape);
   // A tensor of bytes (u8), likewise.
   TensorView bytes(const std::string& name, std::span<const int64_t> shape);
   // As floats(), widened to float32 and checked to be finite. For norms, biases and other small parameters.

@@ -6,10 +6,12 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -70,6 +72,52 @@ __host__ __device__ inline const int32_t* block_table(const DevicePass& pass, in
   return pass.tables + (static_cast<int64_t>(seq) * pass.n_groups + group) * pass.max_blocks;
 }
 
+struct MemoryCount {
+  int64_t now = 0, peak = 0;
+  void add(int64_t bytes) { peak = std::max(peak, now += bytes); }
+};
+
+// Device memory with its size counted. Throws: resource, naming the size.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(size_t bytes, std::shared_ptr<MemoryCount> count);
+  ~DeviceMemory() { release(); }
+  DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+  void release();
+  char* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  char* data_ = nullptr;
+  size_t bytes_ = 0;
+  std::shared_ptr<MemoryCount> count_;
+};
+
+// One slab, and overflow slabs until the next reset makes the slab large enough: addresses never move inside a pass.
+class CudaArena : public Arena {
+ public:
+  CudaArena(cudaStream_t stream, std::shared_ptr<MemoryCount> count) : stream_(stream), count_(std::move(count)) {}
+  void* allocate(size_t bytes) override;
+  void reset() override;
+  void reserve(size_t bytes) override;
+  size_t peak_bytes() const override { return peak_; }
+  // What was allocated since the reset lies in one slab, where it will lie again; `generation` counts the slabs so far.
+  bool in_one_slab() const { return overflow_.empty(); }
+  int64_t generation() const { return generation_; }
+  int64_t n_resets() const { return n_resets_; }
+
+ private:
+  void grow(size_t bytes);
+  cudaStream_t stream_;
+  std::shared_ptr<MemoryCount> count_;
+  DeviceMemory slab_;
+  size_t used_ = 0, in_pass_ = 0, peak_ = 0;
+  int64_t generation_ = 0, n_resets_ = 0;
+  std::vector<DeviceMemory> overflow_;
+};
+
 class CudaContext : public Context {
  public:
   CudaContext(int device, DType weights);
@@ -81,11 +129,18 @@ class CudaContext : public Context {
   void copy(void* to, const void* from, size_t bytes) override;
   void zero(void* to, size_t bytes) override;
   size_t free_bytes() const override;
+  int64_t peak_bytes() const override { return memory_->peak; }
+  int64_t fixed_bytes() const override { return static_cast<int64_t>(workspace_.bytes() + last_ids_.bytes()); }
   void begin_pass(const Pass& pass) override;
+  bool queues() const override { return true; }
+  std::unique_ptr<Buffer> make_host_buffer(size_t bytes) override;
+  void fetch(void* to, const void* from, size_t bytes) override;
+  std::unique_ptr<Fence> make_fence() override;
+  std::unique_ptr<Recording> record(const std::function<void()>& work) override;
 
   cudaStream_t stream() const { return stream_; }
   cublasLtHandle_t cublas() const { return cublas_; }
-  void* workspace() const { return workspace_; }
+  void* workspace() const { return workspace_.data(); }
   size_t workspace_bytes() const { return kWorkspaceBytes; }
   const DevicePass& pass() const { return device_pass_; }
   const std::vector<SplitRun>& split_runs() const { return split_runs_; }
@@ -94,28 +149,45 @@ class CudaContext : public Context {
   const Row* device_rows(std::span<const Row> rows) const;
   const cudaDeviceProp& properties() const { return properties_; }
 
-  // Copies host bytes through the pinned staging ring into arena memory; ordered on the stream.
+  // Copies host bytes through the pinned staging ring into arena memory; ordered on the stream. In a recording: into
+  // memory of its own, once.
   void* stage(const void* from_host, size_t bytes);
+  // Memory of one op: the next one that asks gets the same.
+  void* op_scratch(size_t bytes);
+  // The arg max of the last pass's slots, for rows whose token is ~slot; kRememberedIds of them.
+  int32_t* last_ids() const { return reinterpret_cast<int32_t*>(last_ids_.data()); }
+  static constexpr int32_t kRememberedIds = 1 << 16;  // PassRunner::kSlots
 
  private:
+  friend class CudaRecording;
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // cuBLAS asks for 32 MiB on Hopper
 
   int device_index_;
   cudaDeviceProp properties_{};
   cudaStream_t stream_ = nullptr;
   cublasLtHandle_t cublas_ = nullptr;
-  void* workspace_ = nullptr;
+  std::shared_ptr<MemoryCount> memory_ = std::make_shared<MemoryCount>();
+  DeviceMemory workspace_, last_ids_;
+  void* op_scratch_ = nullptr;
+  size_t op_scratch_bytes_ = 0;
+  int64_t op_scratch_reset_ = -1;
   DevicePass device_pass_;
   std::span<const Row> host_rows_;
+  class CudaRecording* recording_ = nullptr;  // the one being made
+  char* pinned(size_t bytes);                 // room in the slab in use
+  std::vector<RowTile> tiles_;
+  std::vector<int32_t> tables_, split_rows_;
+  void split_pass(const Pass& pass);
   std::vector<SplitItem> split_items_;
   std::vector<SplitRun> split_runs_;
-  // Two pinned slabs used in turn: the host fills one while the copy of the other may still run.
+  // Pinned slabs used in turn: the host fills one while copies of the others may still run. A slab is free again when
+  // the pass it served has run, and two passes in flight begin up to four times.
   struct Slab {
     char* host = nullptr;
     size_t capacity = 0, used = 0;
     cudaEvent_t done = nullptr;
   };
-  Slab slabs_[2];
+  Slab slabs_[6];
   int slab_ = 0;
 };
 

@@ -26,6 +26,9 @@ struct Devices {
   std::string problem;                          // why the list is empty
 };
 Devices list_devices();
+// Free memory of a usable device; makes a context on it, which takes a moment. Sets `reason` and gives 0 when it
+// cannot.
+int64_t free_bytes_of(DeviceInfo& device);
 
 // Throws: device, with what to do, when the device is absent, too old (below 8.0), or held by others.
 std::unique_ptr<Context> make_cuda_context(int32_t index, DType weights);

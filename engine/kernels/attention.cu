@@ -16,6 +16,12 @@ __global__ void __launch_bounds__(kThreads) plain_kernel(AttentionCall call) {
   const int row_index = blockIdx.x, head = blockIdx.y;
   const Row row = call.pass.rows[row_index];
   const int kv_head = head / call.group_size;
+  if (row.pos < 0) {
+    for (int d = threadIdx.x; d < call.v_dim; d += kThreads) {
+      store(static_cast<T*>(call.o) + row_index * call.o_stride + head * call.v_dim + d, 0.f);
+    }
+    return;
+  }
   const int* table = block_table(call.pass, row.seq, call.table_group);
   const int first = first_key(row.pos, window_of(call, kv_head, row.stream));
   const T* q = static_cast<const T*>(call.q) + row_index * call.q_stride + head * call.k_dim;

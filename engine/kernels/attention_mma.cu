@@ -438,6 +438,12 @@ constexpr int kMergeChunk = 1024;  // segments whose weights stand in shared mem
 __global__ void __launch_bounds__(kMergeThreads) merge_kernel(AttentionCall call, Partials partials, int first_row) {
   const int row_index = call.pass.split_rows[first_row + blockIdx.x], head = blockIdx.y;
   const Row row = call.pass.rows[row_index];
+  if (row.pos < 0) {
+    for (int d = threadIdx.x; d < call.v_dim; d += kMergeThreads) {
+      static_cast<bf*>(call.o)[row_index * call.o_stride + head * call.v_dim + d] = __float2bfloat16_rn(0.f);
+    }
+    return;
+  }
   const int begin = first_key(row.pos, window_of(call, head / call.group_size, row.stream)) / partials.segment;
   const int end = row.pos / partials.segment + 1;
   const int64_t index = (static_cast<int64_t>(blockIdx.x) * call.n_heads + head) * partials.n_segments;
@@ -499,10 +505,9 @@ void launch_split(CudaContext& context, const AttentionCall& call) {
     const int64_t row_bytes = static_cast<int64_t>(call.n_heads) * partials.n_segments * (call.v_dim + 2) * 4;
     const int64_t slab_items = std::clamp<int64_t>(kScratchBytes / (row_bytes * kSplitRows), 1, 65535);
     const int64_t slab_rows = std::min<int64_t>(slab_items * kSplitRows, run.n_rows);
-    partials.ml = static_cast<float2*>(
-        context.arena().allocate(static_cast<size_t>(slab_rows * call.n_heads * partials.n_segments) * 8));
-    partials.o = static_cast<float*>(
-        context.arena().allocate(static_cast<size_t>(slab_rows * call.n_heads * partials.n_segments * call.v_dim) * 4));
+    const auto n_partials = static_cast<size_t>(slab_rows * call.n_heads * partials.n_segments);
+    partials.ml = static_cast<float2*>(context.op_scratch(n_partials * (sizeof(float2) + sizeof(float) * call.v_dim)));
+    partials.o = reinterpret_cast<float*>(partials.ml + n_partials);
     for (int64_t i = 0; i < run.n_items; i += slab_items) {
       const int64_t n = std::min<int64_t>(slab_items, run.n_items - i);
       const int first_item = run.first_item + static_cast<int>(i);

@@ -17,11 +17,12 @@ unsigned blocks_for(int64_t n) {
 }
 
 template <typename T, typename W>
-__global__ void embed_kernel(T* x, int64_t stride, const Row* rows, int n_rows, const W* table, int64_t table_stride,
-                             int width, float multiplier) {
+__global__ void embed_kernel(T* x, int64_t stride, const Row* rows, int n_rows, const int32_t* last_ids, const W* table,
+                             int64_t table_stride, int width, float multiplier) {
   const int row = blockIdx.x;
   if (row >= n_rows) return;
-  const W* from = table + rows[row].token * table_stride;
+  const int token = rows[row].token;
+  const W* from = table + (token >= 0 ? token : last_ids[~token]) * table_stride;
   for (int c = threadIdx.x; c < width; c += blockDim.x) store(x + row * stride + c, load(from + c) * multiplier);
 }
 
@@ -234,6 +235,7 @@ __global__ void kv_write_kernel(C* k_cache, C* v_cache, const T* k, int64_t k_st
   const int64_t row = blockIdx.x;
   if (row >= n_rows) return;
   const Row at = rows[row];
+  if (at.pos < 0) return;
   const int64_t block = block_table(pass, at.seq, group)[at.pos / kBlockTokens];
   const int slot = at.pos % kBlockTokens;
   for (int c = threadIdx.x; c < n_kv * k_dim; c += blockDim.x) {
@@ -299,7 +301,8 @@ void embed(Context& base, Matrix x, std::span<const Row> rows, const LinearWeigh
       using W = decltype(w);
       embed_kernel<<<static_cast<unsigned>(rows.size()), kThreads, 0, context.stream()>>>(
           static_cast<T*>(x.data), x.stride, context.device_rows(rows), static_cast<int>(rows.size()),
-          static_cast<const W*>(weight.data()), weight.k_stride, static_cast<int>(x.cols), multiplier);
+          context.last_ids(), static_cast<const W*>(weight.data()), weight.k_stride, static_cast<int>(x.cols),
+          multiplier);
     });
   });
   HAY_LAUNCHED();

@@ -14,14 +14,6 @@ constexpr int kThreads = 256;
 constexpr int64_t kSlab = 8192;      // ids a slab: 2,048 rows of one slab stay in the L2 cache
 constexpr int64_t kSlabRows = 1024;  // rows a chunk
 
-struct Folded {
-  double sum;  // of exp(logit − max)
-  float max;
-  float top1, top2;
-  int argmax;
-  int finite;
-};
-
 struct Top {
   float first, second;
   int id;
@@ -34,9 +26,9 @@ __device__ inline Top better(Top a, Top b) {
   return {win.first, fmaxf(win.second, lose.first), win.id};
 }
 
-// One block a row: folds `cols` logits of ids first … into state[row].
-__global__ void __launch_bounds__(kThreads)
-    fold_kernel(Folded* state, float* logits, int64_t stride, int first, int cols, float softcap, bool fresh) {
+// One block a row: folds `cols` logits of ids first … into state[row]; the arg max also goes to ids[row], if any.
+__global__ void __launch_bounds__(kThreads) fold_kernel(HeadState* state, int32_t* ids, float* logits, int64_t stride,
+                                                        int first, int cols, float softcap, bool fresh) {
   const int row = blockIdx.x;
   float* in = logits + row * stride;
   Top top{-INFINITY, -INFINITY, 0x7fffffff};
@@ -68,9 +60,9 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
   }
   if (threadIdx.x != 0) return;
-  Folded next{sums[0], top.first, top.first, top.second, top.id, !any_bad};
+  HeadState next{sums[0], top.first, top.first, top.second, top.id, !any_bad, 0};
   if (!fresh) {
-    const Folded old = state[row];
+    const HeadState old = state[row];
     const float max = fmaxf(old.max, next.max);
     next.sum = old.sum * exp(static_cast<double>(old.max) - max) + next.sum * exp(static_cast<double>(next.max) - max);
     next.max = max;
@@ -81,6 +73,8 @@ __global__ void __launch_bounds__(kThreads)
     next.finite = next.finite && old.finite;
   }
   state[row] = next;
+  // An id is always one: with no finite logit there is no arg max, and the row's answer fails.
+  if (ids != nullptr) ids[row] = next.argmax == 0x7fffffff ? 0 : next.argmax;
 }
 
 struct Target {
@@ -94,76 +88,82 @@ __global__ void pick_kernel(float* out, const Target* targets, int n, const floa
   if (target.id >= first && target.id < first + cols) out[target.out] = logits[target.row * stride + target.id - first];
 }
 
-}  // namespace
-
-std::vector<HeadRowResult> head(Context& base, Matrix hidden, const LinearWeight& w, float softcap,
-                                std::span<const HeadRow> rows) {
-  CudaContext& context = of(base);
-  const LinearOnDevice& weight = on_device(w);
+// Queues the head of all rows, chunk by chunk and slab by slab; on_slab(row 0, logits, first id) after each slab.
+template <typename F>
+QueuedHead queue_rows(CudaContext& context, Matrix hidden, const LinearOnDevice& weight, float softcap,
+                      std::span<const HeadRow> rows, F on_slab) {
   HAY_CHECK(hidden.rows == static_cast<int64_t>(rows.size()));
-  std::vector<HeadRowResult> results(rows.size());
+  std::vector<Target> targets;
+  std::vector<int> first_target{0};  // by chunk
+  for (int64_t r = 0; r < hidden.rows; ++r) {
+    for (const int32_t id : rows[static_cast<size_t>(r)].targets) {
+      targets.push_back({static_cast<int>(r % kSlabRows), id, static_cast<int>(targets.size())});
+    }
+    if ((r + 1) % kSlabRows == 0 || r + 1 == hidden.rows) first_target.push_back(static_cast<int>(targets.size()));
+  }
+  QueuedHead out{.n_rows = hidden.rows, .n_targets = static_cast<int64_t>(targets.size())};
+  const auto* device_targets =
+      static_cast<const Target*>(context.stage(targets.data(), targets.size() * sizeof(Target)));
+  out.picked = static_cast<float*>(context.arena().allocate(std::max<size_t>(targets.size(), 1) * sizeof(float)));
+  out.rows = static_cast<HeadState*>(context.arena().allocate(rows.size() * sizeof(HeadState)));
+  const Matrix logits = context.matrix(std::min(kSlabRows, hidden.rows), std::min(kSlab, weight.n), DType::f32);
   for (int64_t r0 = 0; r0 < hidden.rows; r0 += kSlabRows) {
     const int64_t n_rows = std::min(kSlabRows, hidden.rows - r0);
-    std::vector<Target> targets;
-    bool want_logits = false;
-    for (int64_t r = 0; r < n_rows; ++r) {
-      const HeadRow& row = rows[static_cast<size_t>(r0 + r)];
-      for (const int32_t id : row.targets)
-        targets.push_back({static_cast<int>(r), id, static_cast<int>(targets.size())});
-      want_logits = want_logits || row.logits != nullptr;
-    }
-    const int n_targets = static_cast<int>(targets.size());
-    const auto* device_targets =
-        static_cast<const Target*>(context.stage(targets.data(), targets.size() * sizeof(Target)));
-    auto* picked =
-        static_cast<float*>(context.arena().allocate(static_cast<size_t>(std::max(n_targets, 1)) * sizeof(float)));
-    auto* state = static_cast<Folded*>(context.arena().allocate(static_cast<size_t>(n_rows) * sizeof(Folded)));
-    const Matrix logits = context.matrix(n_rows, std::min(kSlab, weight.n), DType::f32);
     const Matrix x = hidden.row_range(r0, r0 + n_rows);
-    std::vector<float> slab_host(want_logits ? static_cast<size_t>(n_rows * logits.cols) : 0);
+    const int begin = first_target[static_cast<size_t>(r0 / kSlabRows)];
+    const int n_targets = first_target[static_cast<size_t>(r0 / kSlabRows) + 1] - begin;
+    int32_t* ids = r0 + n_rows <= CudaContext::kRememberedIds ? context.last_ids() + r0 : nullptr;
     for (int64_t first = 0; first < weight.n; first += kSlab) {
       const int64_t cols = std::min(kSlab, weight.n - first);
-      Matrix y = logits;
+      Matrix y = logits.row_range(0, n_rows);
       y.cols = cols;
       linear_slab(context, y, x, weight, first, cols);
       fold_kernel<<<static_cast<unsigned>(n_rows), kThreads, 0, context.stream()>>>(
-          state, static_cast<float*>(y.data), y.stride, static_cast<int>(first), static_cast<int>(cols), softcap,
-          first == 0);
+          out.rows + r0, first + cols == weight.n ? ids : nullptr, static_cast<float*>(y.data), y.stride,
+          static_cast<int>(first), static_cast<int>(cols), softcap, first == 0);
       HAY_LAUNCHED();
       if (n_targets > 0) {
         pick_kernel<<<static_cast<unsigned>((n_targets + 127) / 128), 128, 0, context.stream()>>>(
-            picked, device_targets, n_targets, static_cast<const float*>(y.data), y.stride, static_cast<int>(first),
-            static_cast<int>(cols));
+            out.picked, device_targets + begin, n_targets, static_cast<const float*>(y.data), y.stride,
+            static_cast<int>(first), static_cast<int>(cols));
         HAY_LAUNCHED();
       }
-      if (want_logits) {
-        context.download(slab_host.data(), logits.data, slab_host.size() * sizeof(float));
-        for (int64_t r = 0; r < n_rows; ++r) {
-          float* to = rows[static_cast<size_t>(r0 + r)].logits;
-          if (to != nullptr) std::copy_n(slab_host.data() + r * logits.stride, cols, to + first);
-        }
-      }
-    }
-    std::vector<Folded> folded(static_cast<size_t>(n_rows));
-    std::vector<float> values(static_cast<size_t>(n_targets));
-    context.download(folded.data(), state, folded.size() * sizeof(Folded));
-    context.download(values.data(), picked, values.size() * sizeof(float));
-    size_t at = 0;
-    for (int64_t r = 0; r < n_rows; ++r) {
-      HeadRowResult& result = results[static_cast<size_t>(r0 + r)];
-      const Folded& f = folded[static_cast<size_t>(r)];
-      result.target_logits.assign(
-          values.begin() + static_cast<int64_t>(at),
-          values.begin() + static_cast<int64_t>(at + rows[static_cast<size_t>(r0 + r)].targets.size()));
-      at += rows[static_cast<size_t>(r0 + r)].targets.size();
-      result.log_sum_exp = static_cast<float>(static_cast<double>(f.max) + std::log(f.sum));
-      result.top1 = f.top1;
-      result.top2 = f.top2;
-      result.argmax = f.argmax;
-      result.finite = f.finite != 0;
+      on_slab(r0, y, first);
     }
   }
-  return results;
+  return out;
+}
+
+}  // namespace
+
+QueuedHead head_queue(Context& base, Matrix hidden, const LinearWeight& weight, float softcap,
+                      std::span<const HeadRow> rows) {
+  return queue_rows(of(base), hidden, on_device(weight), softcap, rows, [](int64_t, Matrix, int64_t) {});
+}
+
+std::vector<HeadRowResult> head(Context& base, Matrix hidden, const LinearWeight& weight, float softcap,
+                                std::span<const HeadRow> rows) {
+  CudaContext& context = of(base);
+  const bool want_logits =
+      std::any_of(rows.begin(), rows.end(), [](const HeadRow& row) { return row.logits != nullptr; });
+  std::vector<float> host;
+  const QueuedHead queued =
+      queue_rows(context, hidden, on_device(weight), softcap, rows, [&](int64_t r0, Matrix logits, int64_t first) {
+        if (!want_logits) return;
+        host.resize(static_cast<size_t>(logits.rows * logits.stride));
+        context.download(host.data(), logits.data, host.size() * sizeof(float));
+        for (int64_t r = 0; r < logits.rows; ++r) {
+          float* to = rows[static_cast<size_t>(r0 + r)].logits;
+          if (to != nullptr) std::copy_n(host.data() + r * logits.stride, logits.cols, to + first);
+        }
+      });
+  std::vector<HeadState> states(rows.size());
+  std::vector<float> picked(static_cast<size_t>(queued.n_targets));
+  context.download(states.data(), queued.rows, states.size() * sizeof(HeadState));
+  context.download(picked.data(), queued.picked, picked.size() * sizeof(float));
+  std::vector<int32_t> n_targets;
+  for (const HeadRow& row : rows) n_targets.push_back(static_cast<int32_t>(row.targets.size()));
+  return head_read(states.data(), picked.data(), n_targets);
 }
 
 }  // namespace hayfork::engine::cuda

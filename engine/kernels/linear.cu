@@ -321,7 +321,9 @@ std::unique_ptr<LinearWeight> make_linear(Context& context, std::span<const Line
   int64_t at = 0;
   for (const LinearPart& part : parts) {
     char* to = static_cast<char*>(weight->storage->data()) + at * row_bytes;
-    if (part.dtype == weight->dtype && k == weight->k_stride) {
+    if (part.random) {
+      fill_random(of(context), to, weight->dtype, weight->k_stride, *part.random, part.n, k);
+    } else if (part.dtype == weight->dtype && k == weight->k_stride) {
       context.upload(to, part.data, static_cast<size_t>(part.n * row_bytes));
     } else {
       constexpr int64_t kChunkBytes = int64_t{16} << 20;

@@ -26,6 +26,10 @@ void linear_slab(CudaContext& context, Matrix y, Matrix x, const LinearOnDevice&
 // Decode rows on a device of compute capability 9; at most 64.
 void linear_decode_sm90(CudaContext& context, Matrix y, Matrix x, const LinearOnDevice& weight);
 
+// A made-up part of `n` rows as `type`, rows `stride` elements apart, zeros behind k.
+void fill_random(CudaContext& context, void* to, DType type, int64_t stride, const RandomPart& part, int64_t n,
+                 int64_t k);
+
 // Rows [first, first + n) of a checkpoint's part as `to_type`, rows `to_stride` elements apart.
 void convert_rows(void* to, DType to_type, int64_t to_stride, const LinearPart& part, int64_t first, int64_t n,
                   int64_t k);

@@ -2,7 +2,9 @@
 #include "engine/kernels/ops.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "base/error.h"
 #include "engine/kernels/twins.h"
 
 namespace hayfork::engine {
@@ -48,6 +50,30 @@ void attention(Context& context, const Pass& pass, Matrix o, Matrix q, const KvL
 std::vector<HeadRowResult> head(Context& context, Matrix hidden, const LinearWeight& weight, float softcap,
                                 std::span<const HeadRow> rows) {
   return HAY_DISPATCH(context, head, (context, hidden, weight, softcap, rows));
+}
+QueuedHead head_queue([[maybe_unused]] Context& context, [[maybe_unused]] Matrix hidden,
+                      [[maybe_unused]] const LinearWeight& weight, [[maybe_unused]] float softcap,
+                      [[maybe_unused]] std::span<const HeadRow> rows) {
+#if defined(HAYFORK_WITH_CUDA)
+  return cuda::head_queue(context, hidden, weight, softcap, rows);
+#else
+  HAY_CHECK(false, "the CPU has no queue");
+#endif
+}
+std::vector<HeadRowResult> head_read(const HeadState* rows, const float* picked, std::span<const int32_t> n_targets) {
+  std::vector<HeadRowResult> results(n_targets.size());
+  for (size_t r = 0; r < results.size(); ++r) {
+    const HeadState& s = rows[r];
+    HeadRowResult& result = results[r];
+    result.target_logits.assign(picked, picked + n_targets[r]);
+    picked += n_targets[r];
+    result.log_sum_exp = static_cast<float>(static_cast<double>(s.max) + std::log(s.sum));
+    result.top1 = s.top1;
+    result.top2 = s.top2;
+    result.argmax = s.argmax;
+    result.finite = s.finite != 0;
+  }
+  return results;
 }
 void gather_wanted(Context& context, Matrix out, Matrix x, std::span<const Row> rows) {
   HAY_DISPATCH(context, gather_wanted, (context, out, x, rows));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,11 +27,17 @@ class LinearWeight {
   int64_t bytes = 0;  // resident
 };
 // Part of a fused weight: the rows of W are stacked in the order given (q, k, v or gate, up).
+struct RandomPart {
+  uint64_t key = 0;  // of the part's first element
+  float centre = 0, spread = 0;
+};
 struct LinearPart {
   const void* data;  // [n, k] row-major in the checkpoint's type
   DType dtype;       // f32, bf16, f16
   int64_t n;
   Vector bias;  // may be absent
+  // Set: values made up on the device (weights.h, RandomValues), no data. CUDA only.
+  std::optional<RandomPart> random = std::nullopt;
 };
 // Copies (and converts to context.weights()) everything; the parts may be unmapped afterwards.
 std::unique_ptr<LinearWeight> make_linear(Context& context, std::span<const LinearPart> parts, int64_t k);
@@ -123,6 +130,25 @@ struct HeadRowResult {
 // softcap > 0: logits ← softcap·tanh(logits/softcap).
 std::vector<HeadRowResult> head(Context& context, Matrix hidden, const LinearWeight& weight, float softcap,
                                 std::span<const HeadRow> rows);
+
+// head() on a device with a queue, without waiting: what stands on the device until it is copied back and read. Slots'
+// arg max are remembered for rows of the next pass (Row::token). Requires: no row wants logits.
+struct HeadState {
+  double sum;  // of exp(logit − max)
+  float max, top1, top2;
+  int32_t argmax;
+  int32_t finite;
+  int32_t unused;
+};
+struct QueuedHead {
+  HeadState* rows = nullptr;  // one a row
+  float* picked = nullptr;    // logits of targets, row after row
+  int64_t n_rows = 0, n_targets = 0;
+};
+QueuedHead head_queue(Context& context, Matrix hidden, const LinearWeight& weight, float softcap,
+                      std::span<const HeadRow> rows);
+// From copies on the host. `n_targets`: of each row.
+std::vector<HeadRowResult> head_read(const HeadState* rows, const float* picked, std::span<const int32_t> n_targets);
 
 // ---- gather and checks
 // ----------------------------------------------------------------------------------------------- out[row.want] =

@@ -10,5 +10,7 @@ namespace hayfork::engine::cpu {
 #if defined(HAYFORK_WITH_CUDA)
 namespace hayfork::engine::cuda {
 #include "engine/kernels/twins.inc"
+QueuedHead head_queue(Context& context, Matrix hidden, const LinearWeight& weight, float softcap,
+                      std::span<const HeadRow> rows);
 }  // namespace hayfork::engine::cuda
 #endif

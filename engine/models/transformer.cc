@@ -55,12 +55,20 @@ class Transformer : public Model {
   bool two_streams() const override { return spec_.two_streams; }
   std::vector<StateSpec> state_specs() const override;
   ForwardResult forward(Context& context, const Pass& pass, Cache& cache) override;
+  bool records() const override;
+  QueuedPass queue(Context& context, const Pass& pass, Cache& cache, std::span<const HeadQuery> queries) override;
   std::vector<HeadResult> head(Context& context, Matrix hidden, std::span<const HeadQuery> queries) override;
   int64_t weight_bytes() const override { return weight_bytes_; }
   int64_t scratch_bytes(int64_t n_rows, int64_t n_want) const override;
   int32_t rope_class(int32_t n_tokens) const override;
 
  private:
+  // What a pass leaves in the arena.
+  struct Output {
+    Matrix hidden, marks, last_marks;
+  };
+  Output compute(Context& context, const Pass& pass, Cache& cache);
+  static std::vector<HeadRow> head_rows(int64_t n, std::span<const HeadQuery> queries);
   std::vector<RopeAngles> rope_angles_of(Context& context, const Pass& pass);
   Matrix layer_inputs(LayerPass& pass, Matrix h) const;
   bool skips_unwanted(const Pass& pass) const;
@@ -73,6 +81,7 @@ class Transformer : public Model {
   ModelSpec spec_;
   ModelInfo info_;
   DType activation_;
+  bool queues_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   std::unique_ptr<LinearWeight> embed_, head_;                    // head_ null: tied
   std::unique_ptr<LinearWeight> input_table_, input_projection_;  // of per-layer inputs
@@ -85,7 +94,7 @@ class Transformer : public Model {
 };
 
 Transformer::Transformer(Context& context, Weights& weights, const ModelSpec& spec, ModelInfo info)
-    : spec_(spec), info_(std::move(info)), activation_(context.activation()) {
+    : spec_(spec), info_(std::move(info)), activation_(context.activation()), queues_(context.queues()) {
   for (const std::string& prefix : spec.ignored_prefixes) weights.ignore_prefix(prefix);
   for (const std::string& suffix : spec.ignored_suffixes) weights.ignore_suffix(suffix);
   Loader loader(context, weights);
@@ -138,6 +147,11 @@ int64_t Transformer::scratch_bytes(int64_t n_rows, int64_t n_want) const {
                   2 * Scratch::bytes(n_want, spec_.hidden, activation_);
   if (input_projection_) bytes += 2 * Scratch::bytes(n_rows, input_projection_->n, activation_);
   for (const RopeSpec& rope : spec_.ropes) bytes += 2 * Scratch::bytes(n_rows, rope.rotary_dim / 2, DType::f32);
+  if (queues_) {  // the pass's rows and tables, attention's partial sums, a slab of the head's logits
+    constexpr int64_t kTables = int64_t{16} << 20, kPartials = int64_t{272} << 20, kRowBytes = 128;
+    bytes += kTables + kPartials + kRowBytes * (n_rows + n_want) +
+             Scratch::bytes(std::min<int64_t>(n_want, 1024), std::min<int64_t>(spec_.vocab, 8192), DType::f32);
+  }
   return bytes;
 }
 
@@ -265,20 +279,10 @@ void Transformer::add_layer_input(const Layer& layer, LayerPass& pass, Matrix h,
   add(ctx, h, y, 1);
 }
 
-// Marks of the wanted rows in the last layer; a row that was bad before keeps its first layer.
-void merge_marks(const Pass& pass, const std::vector<int32_t>& wanted, int32_t layer, std::vector<int32_t>& all) {
-  if (wanted.empty()) return;
-  if (all.empty()) all.assign(pass.rows.size(), -1);
-  for (size_t i = 0; i < all.size(); ++i) {
-    const int32_t slot = pass.rows[i].want;
-    if (slot >= 0 && all[i] < 0 && wanted[static_cast<size_t>(slot)] >= 0) all[i] = layer;
-  }
-}
-
-ForwardResult Transformer::forward(Context& context, const Pass& pass, Cache& cache) {
+Transformer::Output Transformer::compute(Context& context, const Pass& pass, Cache& cache) {
   const auto n_rows = static_cast<int64_t>(pass.rows.size());
   for (const Row& row : pass.rows) {
-    HAY_CHECK(row.token >= 0 && row.token < spec_.vocab, "token id outside the vocabulary");
+    HAY_CHECK(row.token < spec_.vocab && (row.token >= 0 || context.queues()), "token id outside the vocabulary");
     HAY_CHECK(row.stream == Stream::base || spec_.two_streams, "an output row for a model with one stream");
   }
   context.arena().reset();
@@ -307,45 +311,65 @@ ForwardResult Transformer::forward(Context& context, const Pass& pass, Cache& ca
     if (layer.scalar) combine(context, h, h, *layer.scalar, h, 0);
     mark_nonfinite(context, marks, h, static_cast<int32_t>(i));
   }
-  ForwardResult result;
+  Output out;
+  out.marks = marks;
   Matrix wanted;
   if (skips) {
     layer_pass.layer = static_cast<int32_t>(layers_.size()) - 1;
     wanted = run_last_layer(layer_pass, h, x, y);
-    Matrix last_marks = context.matrix(pass.n_want, 1, DType::i32);
-    mark_nonfinite(context, last_marks, wanted, 0);
-    result.nonfinite_layer = read_marks(context, marks);
-    merge_marks(pass, read_marks(context, last_marks), layer_pass.layer, result.nonfinite_layer);
+    out.last_marks = context.matrix(pass.n_want, 1, DType::i32);
+    mark_nonfinite(context, out.last_marks, wanted, 0);
   } else {
-    result.nonfinite_layer = read_marks(context, marks);
     wanted = context.matrix(pass.n_want, spec_.hidden);
     gather_wanted(context, wanted, h, pass.rows);
   }
-  result.hidden = context.matrix(pass.n_want, spec_.hidden);
-  final_norm_(context, result.hidden, wanted);
-  if (spec_.hidden_scale != 1) combine(context, result.hidden, result.hidden, spec_.hidden_scale, result.hidden, 0);
+  out.hidden = context.matrix(pass.n_want, spec_.hidden);
+  final_norm_(context, out.hidden, wanted);
+  if (spec_.hidden_scale != 1) combine(context, out.hidden, out.hidden, spec_.hidden_scale, out.hidden, 0);
+  return out;
+}
+
+ForwardResult Transformer::forward(Context& context, const Pass& pass, Cache& cache) {
+  const Output out = compute(context, pass, cache);
+  ForwardResult result{out.hidden, read_marks(context, out.marks)};
+  if (out.last_marks.rows > 0) {
+    std::vector<int32_t> wants;
+    for (const Row& row : pass.rows) wants.push_back(row.want);
+    merge_marks(wants, read_marks(context, out.last_marks), static_cast<int32_t>(layers_.size()) - 1,
+                result.nonfinite_layer);
+  }
   return result;
 }
 
-std::vector<HeadResult> Transformer::head(Context& context, Matrix hidden, std::span<const HeadQuery> queries) {
-  std::vector<HeadRow> rows(static_cast<size_t>(hidden.rows));
+// Tables of a length's own, and recurrent states, are where the sequence's are.
+bool Transformer::records() const {
+  return std::none_of(spec_.ropes.begin(), spec_.ropes.end(),
+                      [](const auto& rope) { return rope.depends_on_length(); }) &&
+         Cache::bytes_per_state(state_specs()) == 0;
+}
+
+QueuedPass Transformer::queue(Context& context, const Pass& pass, Cache& cache, std::span<const HeadQuery> queries) {
+  const Output out = compute(context, pass, cache);
+  QueuedPass queued{out.marks, out.last_marks, {}};
+  if (pass.n_want > 0) {
+    queued.head = head_queue(context, out.hidden, output(), spec_.logit_softcap, head_rows(pass.n_want, queries));
+  }
+  return queued;
+}
+
+std::vector<HeadRow> Transformer::head_rows(int64_t n, std::span<const HeadQuery> queries) {
+  std::vector<HeadRow> rows(static_cast<size_t>(n));
   for (const HeadQuery& query : queries) {
-    HAY_CHECK(query.slot >= 0 && query.slot < hidden.rows);
+    HAY_CHECK(query.slot >= 0 && query.slot < n);
     rows[static_cast<size_t>(query.slot)] = {query.targets, query.logits};
   }
-  const auto found = engine::head(context, hidden, output(), spec_.logit_softcap, rows);
+  return rows;
+}
+
+std::vector<HeadResult> Transformer::head(Context& context, Matrix hidden, std::span<const HeadQuery> queries) {
+  const auto found = engine::head(context, hidden, output(), spec_.logit_softcap, head_rows(hidden.rows, queries));
   std::vector<HeadResult> results;
-  for (const HeadQuery& query : queries) {
-    const HeadRowResult& row = found[static_cast<size_t>(query.slot)];
-    HeadResult& result = results.emplace_back();
-    // Differences in float64, each rounded once: log p = logit − ln Σ exp.
-    const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - row.log_sum_exp); };
-    for (const float logit : row.target_logits) result.target_logprobs.push_back(logprob(logit));
-    result.argmax = row.argmax;
-    result.argmax_logprob = logprob(row.top1);
-    result.margin = row.top1 - row.top2;
-    result.finite = row.finite;
-  }
+  for (const HeadQuery& query : queries) results.push_back(head_result(found[static_cast<size_t>(query.slot)]));
   return results;
 }
 

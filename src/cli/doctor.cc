@@ -79,7 +79,7 @@ bool look_at_devices(const std::string& asked, Findings& findings) {
   if (list.accelerators.empty()) findings.add("accelerator", "none", list.problem);
   for (const engine::Accelerator& device : list.accelerators) {
     findings.add(device.device, device.problem.empty() ? "ok" : "unusable",
-                 fmt::format("{}  {}  {} of {} free  driver {}", device.name, device.arch,
+                 fmt::format("{}  {} ({})  {} of {} free  driver {}", device.name, device.arch, device.runs,
                              format_bytes(static_cast<double>(device.free_bytes)),
                              format_bytes(static_cast<double>(device.total_bytes)), list.driver),
                  device.problem);

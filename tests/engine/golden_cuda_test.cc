@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "engine/cuda/devices.h"
 #include "engine/scheduler.h"
@@ -35,19 +37,32 @@ class GoldenCuda : public testing::TestWithParam<std::filesystem::path> {
     const auto found = cuda::list_devices();
     if (found.devices.empty()) GTEST_SKIP() << "needs a GPU: " << found.problem;
   }
-  // Null, with the test marked as skipped, for what the CUDA backend refuses.
   std::unique_ptr<GoldenModel> load(DType type) {
     return std::make_unique<GoldenModel>(GetParam(), cuda::make_cuda_context(0, type));
   }
+  // Null, with the test marked as skipped, for what the CUDA backend refuses: when it is loaded, or when it is run.
+  std::unique_ptr<GoldenModel> load_and_try(DType type) {
+    try {
+      auto golden = load(type);
+      golden->last_logits({1, 2}, 0);
+      return golden;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unsupported) throw;
+      skip(error.what());
+      return nullptr;
+    }
+  }
+  static void skip(const std::string& why) { GTEST_SKIP() << "no CUDA kernel: " << why; }
 };
 
 struct Switches {
   int32_t batch, chunk;
   Order order;
   bool reuse;
+  bool graphs;
 };
 constexpr Switches kSwitches[] = {
-    {64, 512, Order::given, true}, {1, 16, Order::reverse, true}, {7, 1, Order::shuffle, false}};
+    {64, 512, Order::given, true, false}, {1, 16, Order::reverse, true, true}, {7, 1, Order::shuffle, false, true}};
 
 SchedulerOptions options_of(const Switches& s, DType kv) {
   SchedulerOptions options;
@@ -57,6 +72,7 @@ SchedulerOptions options_of(const Switches& s, DType kv) {
   options.order = s.order;
   options.order_seed = 5;
   options.prefix_reuse = s.reuse;
+  options.graphs = s.graphs;
   options.allow_beyond_window = true;
   return options;
 }
@@ -132,6 +148,108 @@ TEST_P(GoldenCuda, GreedyAnswersEqualTheReference) {
     if (error.code() != ErrorCode::unsupported) throw;
     GTEST_SKIP() << "no CUDA kernel: " << error.what();
   }
+}
+
+// The model with other ids that end an answer, and something to do before each pass.
+class Wrapped : public Model {
+ public:
+  Wrapped(Model& model, std::vector<int32_t> eos) : model_(model), info_(model.info()) {
+    info_.eos_ids = std::move(eos);
+  }
+  std::function<void(const Pass&)> before;
+  const ModelInfo& info() const override { return info_; }
+  bool two_streams() const override { return model_.two_streams(); }
+  std::vector<StateSpec> state_specs() const override { return model_.state_specs(); }
+  int32_t rope_class(int32_t n) const override { return model_.rope_class(n); }
+  ForwardResult forward(Context& context, const Pass& pass, Cache& cache) override {
+    return model_.forward(context, pass, cache);
+  }
+  std::vector<HeadResult> head(Context& context, Matrix hidden, std::span<const HeadQuery> queries) override {
+    return model_.head(context, hidden, queries);
+  }
+  bool records() const override { return model_.records(); }
+  QueuedPass queue(Context& context, const Pass& pass, Cache& cache, std::span<const HeadQuery> queries) override {
+    if (before) before(pass);
+    return model_.queue(context, pass, cache, queries);
+  }
+  int64_t weight_bytes() const override { return model_.weight_bytes(); }
+  int64_t scratch_bytes(int64_t n_rows, int64_t n_want) const override { return model_.scratch_bytes(n_rows, n_want); }
+
+ private:
+  Model& model_;
+  ModelInfo info_;
+};
+
+// Answers of different lengths, some ended by an id that is seen only when the next row has been computed.
+TEST_P(GoldenCuda, AnswersHaveTheSameBitsWithGraphsAndWithout) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const std::unique_ptr<GoldenModel> golden = load_and_try(type);
+    if (!golden) return;
+    const auto sequences = golden->sequences();
+    const int64_t eos = sequences.front().greedy.size() > 5 ? sequences.front().greedy[5] : 1;
+    Wrapped model(golden->model(), {static_cast<int32_t>(eos)});
+    std::vector<Request> requests;
+    for (const GoldenModel::Sequence& s : sequences) {
+      for (const int32_t n : {70, 1, 2, 37, 9, 3}) {
+        requests.push_back(GenerateRequest{.prompt = s.ids, .max_new_tokens = n, .ignore_eos = n == 70});
+        std::vector<int32_t> shorter(s.ids.begin(), s.ids.begin() + static_cast<int64_t>((s.ids.size() + 1) / 2));
+        requests.push_back(GenerateRequest{.prompt = shorter, .max_new_tokens = n + 1, .ignore_eos = n == 70});
+      }
+    }
+    using Got = std::vector<std::pair<std::vector<int32_t>, std::vector<float>>>;
+    const auto answer = [&](const Switches& s) {
+      Scheduler scheduler(model, golden->context(), nullptr, options_of(s, type));
+      Got got(requests.size());
+      scheduler.answer(
+          requests,
+          [&](const Answer& a) {
+            const auto& generated = std::get<GenerateAnswer>(a.result);
+            got[a.index] = {generated.ids, generated.logprobs};
+          },
+          StopFlag{});
+      return got;
+    };
+    const Got first = answer({64, 512, Order::given, true, false});
+    for (const Switches& s :
+         {Switches{64, 512, Order::given, true, true}, Switches{1, 512, Order::given, true, true},
+          Switches{5, 16, Order::reverse, false, true}, Switches{2, 7, Order::given, true, false}}) {
+      EXPECT_TRUE(answer(s) == first) << name(type) << " batch " << s.batch << " graphs " << s.graphs;
+    }
+  }
+}
+
+// Passes of many rows are refused as an allocation would be: smaller ones give the same bits.
+TEST_P(GoldenCuda, AnswersTheSameWhenMemoryRunsOut) {
+  const std::unique_ptr<GoldenModel> golden = load_and_try(DType::bf16);
+  if (!golden) return;
+  Wrapped model(golden->model(), {});
+  std::vector<Request> requests;
+  for (const GoldenModel::Sequence& s : golden->sequences()) {
+    requests.push_back(GenerateRequest{.prompt = s.ids, .max_new_tokens = 9, .ignore_eos = true});
+    requests.push_back(NllRequest{.tokens = s.ids});
+  }
+  int n_refused = 0;
+  const auto answer = [&] {
+    std::vector<std::vector<float>> got(requests.size());
+    Scheduler scheduler(model, golden->context(), nullptr,
+                        options_of({64, 512, Order::given, true, true}, DType::bf16));
+    scheduler.answer(
+        requests,
+        [&](const Answer& a) {
+          const auto* generated = std::get_if<GenerateAnswer>(&a.result);
+          got[a.index] = generated != nullptr ? generated->logprobs : std::get<NllAnswer>(a.result).nll;
+        },
+        StopFlag{});
+    return got;
+  };
+  const auto first = answer();
+  model.before = [&](const Pass& pass) {
+    if (pass.rows.size() <= 20) return;
+    ++n_refused;
+    throw Error(ErrorCode::resource, ErrorSubject::memory, "injected");
+  };
+  EXPECT_EQ(answer(), first);
+  EXPECT_GT(n_refused, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenCuda, testing::ValuesIn(cases()), [](const auto& test) {

@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "engine/sampling.h"
 #include "tests/support/hash_model.h"
+#include "tests/support/queue_context.h"
 
 namespace hayfork::engine {
 namespace {
@@ -200,8 +201,15 @@ struct Ran {
   EngineStats stats;
 };
 
-Ran run(HashModel& model, const std::vector<Request>& requests, const SchedulerOptions& options = {}) {
-  const auto context = make_cpu_context(DType::f32);
+// Passes waited for one by one, or queued two at a time.
+std::unique_ptr<Context> make_context(bool queued) {
+  if (queued) return std::make_unique<test::QueueContext>();
+  return make_cpu_context(DType::f32);
+}
+
+Ran run(HashModel& model, const std::vector<Request>& requests, const SchedulerOptions& options = {},
+        bool queued = false) {
+  const auto context = make_context(queued);
   Scheduler scheduler(model, *context, nullptr, options);
   Ran ran;
   ran.answers.resize(requests.size());
@@ -216,7 +224,6 @@ Ran run(HashModel& model, const std::vector<Request>& requests, const SchedulerO
       StopFlag{});
   ran.stats = scheduler.stats();
   if (const Cache* cache = scheduler.cache()) {
-    const auto context_again = make_cpu_context(DType::f32);
     EXPECT_EQ(cache->live_sequences(), 0);
     EXPECT_EQ(cache->held_blocks(), 0);
   }
@@ -259,8 +266,12 @@ TEST(Scheduler, AnswersAsBruteForceWhateverTheSwitches) {
               options.order = order;
               options.order_seed = seed;
               options.prefix_reuse = reuse;
-              const Ran ran = run(model, requests, options);
-              ASSERT_EQ(ran.answers, want) << "seed " << seed << " batch " << batch << " chunk " << chunk;
+              for (const bool queued : {false, true}) {
+                if (queued && order == Order::given) continue;
+                const Ran ran = run(model, requests, options, queued);
+                ASSERT_EQ(ran.answers, want)
+                    << "seed " << seed << " batch " << batch << " chunk " << chunk << " queued " << queued;
+              }
             }
           }
         }
@@ -283,7 +294,7 @@ TEST(Scheduler, AnswersTheSameWithHardlyAnyMemory) {
       options.memory.batch_size = 8;
       options.memory.bytes = 100 * (16 + 16 + 24) * 2 + 6 * block;  // scratch, and a few blocks
       size_t failed = 0;
-      const Ran ran = run(model, requests, options);
+      const Ran ran = run(model, requests, options, seed % 2 == 1);
       for (size_t i = 0; i < requests.size(); ++i) {
         if (ran.answers[i].starts_with("failure the request needs more keys")) {
           ++failed;
@@ -508,10 +519,12 @@ TEST(Scheduler, FailsOnlyRequestsThatReadAValueThatIsNotFinite) {
           options.memory.batch_size = batch;
           options.memory.chunk = chunk;
           options.prefix_reuse = reuse;
-          const Ran ran = run(model, requests, options);
-          for (const size_t i : {0, 5, 6, 8}) EXPECT_EQ(ran.answers[i], describe(expected(model, requests[i]))) << i;
-          for (const size_t i : {1, 2, 3, 4}) EXPECT_EQ(ran.answers[i], bad) << i;
-          EXPECT_EQ(ran.answers[7], bad_head);
+          for (const bool queued : {false, true}) {
+            const Ran ran = run(model, requests, options, queued);
+            for (const size_t i : {0, 5, 6, 8}) EXPECT_EQ(ran.answers[i], describe(expected(model, requests[i]))) << i;
+            for (const size_t i : {1, 2, 3, 4}) EXPECT_EQ(ran.answers[i], bad) << i;
+            EXPECT_EQ(ran.answers[7], bad_head);
+          }
         }
       }
     }
@@ -522,20 +535,22 @@ TEST(Scheduler, FailsAGenerationThatStepsOnAValueThatIsNotFinite) {
   HashModel model({.bad_token = 12});
   std::vector<Request> requests;
   for (int32_t i = 0; i < 12; ++i) requests.push_back(GenerateRequest{.prompt = {i, 1}, .max_new_tokens = 40});
-  const Ran ran = run(model, requests);
-  size_t failed = 0;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    const auto want = std::get<GenerateAnswer>(expected(model, requests[i]));
-    const auto at = std::find(want.ids.begin(), want.ids.end() - 1, 12);
-    if (at == want.ids.end() - 1) {
-      EXPECT_EQ(ran.answers[i], describe(want));
-    } else {
-      ++failed;
-      EXPECT_EQ(ran.answers[i], "failure layer 1 gave a value that is not finite at position " +
-                                    std::to_string(2 + (at - want.ids.begin())));
+  for (const bool queued : {false, true}) {
+    const Ran ran = run(model, requests, {}, queued);
+    size_t failed = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const auto want = std::get<GenerateAnswer>(expected(model, requests[i]));
+      const auto at = std::find(want.ids.begin(), want.ids.end() - 1, 12);
+      if (at == want.ids.end() - 1) {
+        EXPECT_EQ(ran.answers[i], describe(want));
+      } else {
+        ++failed;
+        EXPECT_EQ(ran.answers[i], "failure layer 1 gave a value that is not finite at position " +
+                                      std::to_string(2 + (at - want.ids.begin())));
+      }
     }
+    EXPECT_GT(failed, 0u);
   }
-  EXPECT_GT(failed, 0u);
 }
 
 TEST(Scheduler, GoesOnWithSmallerPassesWhenMemoryRunsOut) {
@@ -553,16 +568,21 @@ TEST(Scheduler, GoesOnWithSmallerPassesWhenMemoryRunsOut) {
         throw std::bad_alloc();
       }
     };
-    EXPECT_EQ(run(model, requests).answers, want);
-    EXPECT_GT(failures, 0);
+    for (const bool queued : {false, true}) {
+      failures = 0;
+      EXPECT_EQ(run(model, requests, {}, queued).answers, want);
+      EXPECT_GT(failures, 0);
+    }
     model.before_forward = [n = 0](const Pass&) mutable {
       if (++n % 50 == 0) throw Error(ErrorCode::resource, ErrorSubject::memory, "injected");
     };
     SchedulerOptions small;
     small.memory.chunk = 20;
-    const Ran ran = run(model, requests, small);
-    for (size_t i = 0; i < want.size(); ++i) {
-      EXPECT_TRUE(ran.answers[i] == want[i] || ran.answers[i].starts_with("failure memory ran out")) << i;
+    for (const bool queued : {false, true}) {
+      const Ran ran = run(model, requests, small, queued);
+      for (size_t i = 0; i < want.size(); ++i) {
+        EXPECT_TRUE(ran.answers[i] == want[i] || ran.answers[i].starts_with("failure memory ran out")) << i;
+      }
     }
   }
 }
@@ -577,8 +597,8 @@ TEST(Scheduler, AnErrorOfTheSinkPassesThroughAndLeavesNothingHeld) {
   HashModel model({});
   Rng rng(9);
   const std::vector<Request> requests = random_requests(rng, 40, 4);
-  const auto context = make_cpu_context(DType::f32);
   for (int allowed = 0; allowed < 20; ++allowed) {
+    const auto context = make_context(allowed % 2 == 1);
     Scheduler scheduler(model, *context, nullptr, {});
     int n = 0;
     const auto sink = [&](const Answer&) {
@@ -605,7 +625,7 @@ TEST(Scheduler, StopsAtTheNextPassOrAfterWhatHasBegun) {
         model.before_forward = [&](const Pass&) {
           if (passes++ == at) hard ? stop.request_hard() : stop.request_soft();
         };
-        const auto context = make_cpu_context(DType::f32);
+        const auto context = make_context(at % 2 == 1);
         SchedulerOptions options;
         options.memory.chunk = 32;
         options.memory.batch_size = 4;

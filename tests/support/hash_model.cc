@@ -80,7 +80,7 @@ engine::ForwardResult HashModel::forward(engine::Context& context, const engine:
   if (before_forward) before_forward(pass);
   const size_t n = pass.rows.size();
   std::vector<uint64_t> x(n);
-  std::vector<int32_t> bad(n, -1);
+  std::vector<int32_t> bad(n, -1), tokens(n, 0);
   bool any_bad = false;
   for (size_t i = 0; i < n; ++i) {
     const engine::Row& row = pass.rows[i];
@@ -89,10 +89,12 @@ engine::ForwardResult HashModel::forward(engine::Context& context, const engine:
       const auto key = [](const engine::Row& r) { return std::tuple(r.kind, r.stream, r.seq, r.pos); };
       if (!(key(last) < key(row))) throw std::logic_error("rows are out of order");
     }
+    if (row.pos < 0) continue;
     ++(row.stream == Stream::base ? n_base_rows : n_output_rows);
     const int32_t rope = rope_class(pass.seqs[static_cast<size_t>(row.seq)].rope_tokens);
-    x[i] = embed(row.token, row.stream, row.kind, rope);
-    if (row.token == options_.bad_token && row.stream == Stream::base) {
+    tokens[i] = row.token >= 0 ? row.token : last_ids_.at(static_cast<size_t>(~row.token));
+    x[i] = embed(tokens[i], row.stream, row.kind, rope);
+    if (tokens[i] == options_.bad_token && row.stream == Stream::base) {
       bad[i] = 1;
       any_bad = true;
     }
@@ -102,6 +104,7 @@ engine::ForwardResult HashModel::forward(engine::Context& context, const engine:
     if (options_.layers[l] == Layer::recurrent) {
       for (size_t i = 0; i < n; ++i) {
         const engine::Row& row = pass.rows[i];
+        if (row.pos < 0) continue;
         auto* state = static_cast<State*>(cache.state(layer, pass.seqs[static_cast<size_t>(row.seq)].state_slot));
         if (state->position != row.pos) throw std::logic_error("a recurrent state does not stand at its row");
         state->value = mix(state->value, x[i]);
@@ -119,7 +122,7 @@ engine::ForwardResult HashModel::forward(engine::Context& context, const engine:
       return int64_t{block} * kBlockTokens + position % kBlockTokens;
     };
     for (size_t i = 0; i < n; ++i) {
-      if (pass.rows[i].stream == Stream::output) continue;
+      if (pass.rows[i].stream == Stream::output || pass.rows[i].pos < 0) continue;
       const int64_t at = place(pass.rows[i], pass.rows[i].pos);
       store(x[i], static_cast<float*>(kv.k) + at * kPieces);
       static_cast<float*>(kv.v)[at] = static_cast<float>(pass.rows[i].pos);
@@ -144,7 +147,7 @@ engine::ForwardResult HashModel::forward(engine::Context& context, const engine:
     if (row.want < 0) continue;
     if (options_.two_streams && row.stream == Stream::base) throw std::logic_error("a base row is wanted");
     if (++seen.at(static_cast<size_t>(row.want)) > 1) throw std::logic_error("a slot is wanted twice");
-    store(row.token == options_.bad_head_token ? kBad : x[i], result.hidden.f32(row.want));
+    store(tokens[i] == options_.bad_head_token ? kBad : x[i], result.hidden.f32(row.want));
   }
   if (any_bad) result.nonfinite_layer = bad;
   return result;
@@ -159,10 +162,20 @@ std::vector<float> HashModel::logits(uint64_t hidden) const {
   return result;
 }
 
-float HashModel::logprob(std::span<const float> logits, int32_t id) {
+namespace {
+
+// Σ exp(logit), as the head's state holds it with a maximum of 0.
+double sum_of(std::span<const float> logits) {
   double sum = 0;
   for (const float x : logits) sum += std::exp(static_cast<double>(x));
-  return static_cast<float>(logits[static_cast<size_t>(id)] - std::log(sum));
+  return sum;
+}
+
+}  // namespace
+
+float HashModel::logprob(std::span<const float> logits, int32_t id) {
+  const auto log_sum = static_cast<float>(std::log(sum_of(logits)));
+  return static_cast<float>(static_cast<double>(logits[static_cast<size_t>(id)]) - log_sum);
 }
 
 int32_t HashModel::argmax(std::span<const float> logits) {
@@ -185,6 +198,34 @@ std::vector<engine::HeadResult> HashModel::head(engine::Context&, engine::Matrix
     results.push_back(std::move(result));
   }
   return results;
+}
+
+engine::QueuedPass HashModel::queue(engine::Context& context, const engine::Pass& pass, engine::Cache& cache,
+                                    std::span<const engine::HeadQuery> queries) {
+  context.arena().reset();
+  const engine::ForwardResult result = forward(context, pass, cache);
+  engine::QueuedPass out;
+  out.marks = context.matrix(static_cast<int64_t>(pass.rows.size()), 1, engine::DType::i32);
+  for (size_t i = 0; i < pass.rows.size(); ++i) {
+    static_cast<int32_t*>(out.marks.data)[i] = result.nonfinite_layer.empty() ? -1 : result.nonfinite_layer[i];
+  }
+  out.head.n_rows = pass.n_want;
+  out.head.rows = static_cast<engine::HeadState*>(context.arena().allocate(queries.size() * sizeof(engine::HeadState)));
+  for (const engine::HeadQuery& query : queries) out.head.n_targets += static_cast<int64_t>(query.targets.size());
+  out.head.picked =
+      static_cast<float*>(context.arena().allocate(static_cast<size_t>(out.head.n_targets) * sizeof(float)));
+  float* picked = out.head.picked;
+  last_ids_.assign(queries.size(), 0);
+  for (const engine::HeadQuery& query : queries) {
+    const std::vector<float> row = logits(load(result.hidden.f32(query.slot)));
+    const auto at = static_cast<size_t>(query.slot);
+    const bool finite = std::isfinite(row[0]);
+    if (finite) last_ids_[at] = argmax(row);
+    const float top = row[static_cast<size_t>(last_ids_[at])];
+    out.head.rows[at] = {sum_of(row), 0, top, top, last_ids_[at], finite ? 1 : 0, 0};
+    for (const int32_t id : query.targets) *picked++ = row[static_cast<size_t>(id)];
+  }
+  return out;
 }
 
 std::vector<float> HashModel::expected(std::span<const int32_t> tokens, int32_t n_decode, int32_t planned) const {

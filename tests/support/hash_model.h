@@ -38,6 +38,10 @@ class HashModel : public engine::Model {
   engine::ForwardResult forward(engine::Context& context, const engine::Pass& pass, engine::Cache& cache) override;
   std::vector<engine::HeadResult> head(engine::Context& context, engine::Matrix hidden,
                                        std::span<const engine::HeadQuery> queries) override;
+  // Rows of position −1 do nothing; a token ~s is the arg max of slot s of the pass before.
+  bool records() const override { return true; }
+  engine::QueuedPass queue(engine::Context& context, const engine::Pass& pass, engine::Cache& cache,
+                           std::span<const engine::HeadQuery> queries) override;
   int64_t weight_bytes() const override { return 1000; }
   int64_t scratch_bytes(int64_t n_rows, int64_t n_want) const override { return 100 * (n_rows + n_want); }
 
@@ -55,6 +59,7 @@ class HashModel : public engine::Model {
  private:
   std::vector<float> logits(uint64_t hidden) const;
 
+  std::vector<int32_t> last_ids_;  // arg max by slot
   Options options_;
   engine::ModelInfo info_;
 };
