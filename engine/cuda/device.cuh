@@ -23,7 +23,24 @@ namespace hayfork::engine::cuda {
 [[noreturn]] void throw_cuda(cudaError_t error, const char* expression, const char* file, int line);
 [[noreturn]] void throw_cublas(cublasStatus_t status, const char* expression, const char* file, int line);
 
-// Rows of one sequence that read its K/V together: prefill-kind base rows of up to kTileRows, in pass order.
+}  // namespace hayfork::engine::cuda
+
+#define HAY_CUDA(expression)                                                                                       \
+  do {                                                                                                             \
+    const cudaError_t hay_error = (expression);                                                                    \
+    if (hay_error != cudaSuccess) ::hayfork::engine::cuda::throw_cuda(hay_error, #expression, __FILE__, __LINE__); \
+  } while (false)
+#define HAY_CUBLAS(expression)                                                            \
+  do {                                                                                    \
+    const cublasStatus_t hay_status = (expression);                                       \
+    if (hay_status != CUBLAS_STATUS_SUCCESS)                                              \
+      ::hayfork::engine::cuda::throw_cublas(hay_status, #expression, __FILE__, __LINE__); \
+  } while (false)
+#define HAY_LAUNCHED() HAY_CUDA(cudaGetLastError())
+
+namespace hayfork::engine::cuda {
+
+// Rows of one sequence that read its K/V together: prefill-kind base rows, in pass order.
 struct RowTile {
   int32_t first;  // row index in the pass
   int32_t n;      // rows, consecutive in the pass
@@ -32,7 +49,7 @@ struct RowTile {
   int32_t max_pos;
   Stream stream;
 };
-constexpr int32_t kTileRows = 128;
+constexpr int32_t kTileRows = 128, kWideTileRows = 192;  // rows a tile of either list has at most
 
 // Rows that go through the split-KV kernel: decode rows, and output rows of prefill kind (rulings A4). Rows of one
 // sequence stand together so that K/V are read once for an Orthros pair.
@@ -59,8 +76,11 @@ struct DevicePass {
   const int32_t* tables = nullptr;  // [n_seqs][n_groups][max_blocks]
   int32_t n_groups = 0;
   int32_t max_blocks = 0;
+  // Prefill base rows, those that end last first.
   const RowTile* tiles = nullptr;
   int32_t n_tiles = 0;
+  const RowTile* wide_tiles = nullptr;
+  int32_t n_wide_tiles = 0;
   const SplitItem* items = nullptr;
   int32_t n_items = 0;
   const int32_t* split_rows = nullptr;  // row indices
@@ -175,7 +195,7 @@ class CudaContext : public Context {
   std::span<const Row> host_rows_;
   class CudaRecording* recording_ = nullptr;  // the one being made
   char* pinned(size_t bytes);                 // room in the slab in use
-  std::vector<RowTile> tiles_;
+  std::vector<RowTile> tiles_, wide_tiles_;
   std::vector<int32_t> tables_, split_rows_;
   void split_pass(const Pass& pass);
   std::vector<SplitItem> split_items_;
@@ -220,6 +240,37 @@ __device__ inline float rounded<__nv_bfloat16>(float v) {
   return __bfloat162float(__float2bfloat16_rn(v));
 }
 
+// Programmatic dependent launch (compute capability 9.0): a kernel launched by launch_early may start while the one
+// before it in the stream still runs. It calls wait_for_previous() before it reads or writes what other kernels touch
+// (weights are nobody's but its own); behind that, everything earlier in the stream is complete. let_next_start() in
+// the kernel before says when.
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
+#endif
+}
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+#endif
+}
+
+template <typename... Parameters, typename... Arguments>
+void launch_early(CudaContext& context, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
+                  Arguments&&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared;
+  config.stream = context.stream();
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = context.properties().major >= 9 ? 1 : 0;
+  HAY_CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
+}
+
 // Calls f with a value of the activation's element type.
 template <typename F>
 void with_type(DType type, F f) {
@@ -232,16 +283,3 @@ void with_type(DType type, F f) {
 }
 
 }  // namespace hayfork::engine::cuda
-
-#define HAY_CUDA(expression)                                                                                       \
-  do {                                                                                                             \
-    const cudaError_t hay_error = (expression);                                                                    \
-    if (hay_error != cudaSuccess) ::hayfork::engine::cuda::throw_cuda(hay_error, #expression, __FILE__, __LINE__); \
-  } while (false)
-#define HAY_CUBLAS(expression)                                                            \
-  do {                                                                                    \
-    const cublasStatus_t hay_status = (expression);                                       \
-    if (hay_status != CUBLAS_STATUS_SUCCESS)                                              \
-      ::hayfork::engine::cuda::throw_cublas(hay_status, #expression, __FILE__, __LINE__); \
-  } while (false)
-#define HAY_LAUNCHED() HAY_CUDA(cudaGetLastError())

@@ -16,6 +16,28 @@ size_t aligned(size_t bytes) {
   return (std::max<size_t>(bytes, 1) + kPieceAlign - 1) / kPieceAlign * kPieceAlign;
 }
 
+bool is_split(const Row& row) {
+  return row.kind == RowKind::decode || row.stream == Stream::output;
+}
+
+// Long tiles first: causal work grows with the position, and the last blocks to start should be short.
+void cut_tiles(std::vector<RowTile>& tiles, std::span<const Row> rows, int32_t most) {
+  tiles.clear();
+  for (int32_t i = 0; i < static_cast<int32_t>(rows.size()); ++i) {
+    const Row& row = rows[static_cast<size_t>(i)];
+    if (is_split(row)) continue;
+    const bool extends = !tiles.empty() && tiles.back().first + tiles.back().n == i && tiles.back().seq == row.seq &&
+                         tiles.back().n < most;
+    if (!extends) tiles.push_back({i, 0, row.seq, row.pos, row.pos, row.stream});
+    RowTile& tile = tiles.back();
+    ++tile.n;
+    tile.min_pos = std::min(tile.min_pos, row.pos);
+    tile.max_pos = std::max(tile.max_pos, row.pos);
+  }
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [](const RowTile& a, const RowTile& b) { return a.max_pos > b.max_pos; });
+}
+
 }  // namespace
 
 // Room in the slab that this pass fills; one that is too small is replaced by a larger one, when it is free.
@@ -53,27 +75,15 @@ const Row* CudaContext::device_rows(std::span<const Row> rows) const {
 // Tiles of prefill base rows, and items of the others.
 void CudaContext::split_pass(const Pass& pass) {
   DevicePass& out = device_pass_;
-  tiles_.clear();
+  cut_tiles(tiles_, pass.rows, kTileRows);
+  cut_tiles(wide_tiles_, pass.rows, kWideTileRows);
   std::vector<std::vector<int32_t>> split[2];  // [kind][seq] → rows
   for (auto& of_kind : split) of_kind.resize(pass.seqs.size());
   for (int32_t i = 0; i < out.n_rows; ++i) {
     const Row& row = pass.rows[static_cast<size_t>(i)];
     out.max_pos = std::max(out.max_pos, row.pos);
-    if (row.kind == RowKind::decode || row.stream == Stream::output) {
-      split[static_cast<size_t>(row.kind)][static_cast<size_t>(row.seq)].push_back(i);
-      continue;
-    }
-    const bool extends = !tiles_.empty() && tiles_.back().first + tiles_.back().n == i &&
-                         tiles_.back().seq == row.seq && tiles_.back().n < kTileRows;
-    if (!extends) tiles_.push_back({i, 0, row.seq, row.pos, row.pos, row.stream});
-    RowTile& tile = tiles_.back();
-    ++tile.n;
-    tile.min_pos = std::min(tile.min_pos, row.pos);
-    tile.max_pos = std::max(tile.max_pos, row.pos);
+    if (is_split(row)) split[static_cast<size_t>(row.kind)][static_cast<size_t>(row.seq)].push_back(i);
   }
-  // Long tiles first: causal work grows with the position, and the last blocks to start should be short.
-  std::stable_sort(tiles_.begin(), tiles_.end(),
-                   [](const RowTile& a, const RowTile& b) { return a.max_pos > b.max_pos; });
   split_items_.clear();
   split_runs_.clear();
   split_rows_.clear();
@@ -123,11 +133,16 @@ void CudaContext::begin_pass(const Pass& pass) {
   }
   const size_t groups = static_cast<size_t>(out.n_groups), blocks = static_cast<size_t>(out.max_blocks);
   out.n_tiles = static_cast<int32_t>(tiles_.size());
+  out.n_wide_tiles = static_cast<int32_t>(wide_tiles_.size());
   out.n_items = static_cast<int32_t>(split_items_.size());
   out.n_split_rows = static_cast<int32_t>(split_rows_.size());
   const size_t table_bytes = pass.seqs.size() * groups * blocks * sizeof(int32_t);
-  const size_t bytes[] = {pass.rows.size_bytes(), tiles_.size() * sizeof(RowTile),
-                          split_items_.size() * sizeof(SplitItem), split_rows_.size() * sizeof(int32_t), table_bytes};
+  const size_t bytes[] = {pass.rows.size_bytes(),
+                          tiles_.size() * sizeof(RowTile),
+                          split_items_.size() * sizeof(SplitItem),
+                          split_rows_.size() * sizeof(int32_t),
+                          wide_tiles_.size() * sizeof(RowTile),
+                          table_bytes};
   size_t total = 0;
   for (const size_t n : bytes) total += aligned(n);
   char* to = static_cast<char*>(arena_->allocate(total));
@@ -143,6 +158,7 @@ void CudaContext::begin_pass(const Pass& pass) {
   out.tiles = static_cast<const RowTile*>(piece(1, tiles_.data()));
   out.items = static_cast<const SplitItem*>(piece(2, split_items_.data()));
   out.split_rows = static_cast<const int32_t*>(piece(3, split_rows_.data()));
+  out.wide_tiles = static_cast<const RowTile*>(piece(4, wide_tiles_.data()));
   out.tables = reinterpret_cast<const int32_t*>(to + at);
   if (from == nullptr) return;  // a recording's uploads are made before each run of it
   auto* tables = reinterpret_cast<int32_t*>(from + at);

@@ -37,13 +37,27 @@ __device__ inline void copy_page(uint32_t tile, const bf* page, int dim, int val
   }
 }
 
+// The same of a page with all its rows and D wide: a thread's rows lie a fixed distance apart, and so do their places.
+template <int D, int kThreads>
+__device__ inline void copy_whole_page(uint32_t tile, const bf* page, int thread) {
+  constexpr int kChunks = D / 8, kStep = kThreads / kChunks;  // rows between a thread's
+  static_assert(kThreads % kChunks == 0 && (kStep % 8 == 0 || kStep == 4));
+  const int row = thread / kChunks, chunk = thread % kChunks;
+  const bf* from = page + row * D + chunk * 8;
+  const uint32_t even = tile + tile_offset<D>(row, chunk);
+  const uint32_t odd = tile + tile_offset<D>(row + kStep, chunk) - kStep * D * 2;
+#pragma unroll
+  for (int i = 0; i < kPage / kStep; ++i) {
+    copy_async_16((i % 2 == 0 ? even : odd) + i * kStep * D * 2, from + i * kStep * D, 16);
+  }
+}
+
 // Score and probability of one accumulator element.
 struct RowState {
   float m = -INFINITY, l = 0;
 };
 
-// ---- tiles
-// --------------------------------------------------------------------------------------------------------------
+// ---- tiles ----------------------------------------------------------------------------------------------------------
 
 template <int D>
 struct TileShape {
@@ -60,7 +74,7 @@ __global__ void __launch_bounds__(TileShape<D>::kThreads) tiles_kernel(Attention
   const int head = blockIdx.x % call.n_heads;
   const int tile_index = blockIdx.x / call.n_heads / (kTileRows / S::kRows);
   const int part = blockIdx.x / call.n_heads % (kTileRows / S::kRows);
-  RowTile tile = call.pass.tiles[tile_index];
+  const RowTile tile = call.pass.tiles[tile_index];
   if (part * S::kRows >= tile.n) return;
   const int kv_head = head / call.group_size;
   const int window = window_of(call, kv_head, tile.stream);
@@ -240,10 +254,10 @@ void launch_tiles(CudaContext& context, const AttentionCall& call) {
   HAY_LAUNCHED();
 }
 
-// ---- split
-// ----------------------------------------------------------------------------------------------------------------
+// ---- split ----------------------------------------------------------------------------------------------------------
 
 constexpr int kSplitWarps = 4;
+constexpr int kSplitSlab = 512;       // items a launch
 constexpr int kDecodeSegment = 256;   // keys; a function of nothing: part of the numerics
 constexpr int kOutputSegment = 4096;  // prefill-kind output rows (rulings A4)
 
@@ -255,272 +269,420 @@ struct Partials {
   int segment;  // keys
 };
 
-// Pages in flight a block; fewer for wide heads, so that two blocks fit a multiprocessor's shared memory.
+// Stages of a page's keys and values a block has, and blocks a multiprocessor: together they keep the memory busy. The
+// warps' results are merged in the stage just read, which must hold them.
 template <int D>
-constexpr int kSplitStages = D > 128 ? 2 : 3;
+constexpr int kSplitStages = D > 64 ? 3 : 4;
+template <int D>
+constexpr int kSplitBlocks = D > 128  ? 1
+                             : D > 64 ? 2
+                                      : 3;
+constexpr int kSplitThreads = kSplitWarps * 32;
 
-template <int D>
-__global__ void __launch_bounds__(kSplitWarps * 32)
-    split_kernel(AttentionCall call, Partials partials, int first_item, int first_row) {
-  constexpr int kStages = kSplitStages<D>;
-  constexpr int kThreads = kSplitWarps * 32;
-  constexpr uint32_t kTileBytes = kPage * D * 2;
-  const SplitItem item = call.pass.items[first_item + blockIdx.z];
-  const int kv_head = blockIdx.y, segment = blockIdx.x;
-  const int begin_key = segment * partials.segment;
-  if (begin_key > item.max_pos) return;
-  const int* table = block_table(call.pass, item.seq, call.table_group);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int n_queries = item.n * call.group_size;  // (row, head of the group), row-major
-  const int last_key = min(begin_key + partials.segment, item.max_pos + 1);
+// One segment of one item and kv head.
+struct Unit {
+  SplitItem item;
+  int kv_head = 0, segment = 0;
+  int first_page = 0, end_page = 0;  // empty: behind every window
+  int min_pos = 0x7fffffff;          // of its rows
+};
+
+// Units are numbered by item, kv head, segment; a block takes a contiguous stretch of them, so that its pages follow
+// each other in memory and in its pipeline. Item i's first unit is bounds[i]. All threads of the block call it.
+__device__ inline Unit unit_at(const AttentionCall& call, const Partials& partials, int first_item, const int* bounds,
+                               int n_items, int index) {
+  int low = 0, high = n_items - 1;  // the last item that begins at or before index
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (bounds[middle] <= index)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  Unit unit;
+  unit.item = call.pass.items[first_item + low];
+  const int n_segments = unit.item.max_pos / partials.segment + 1;
+  unit.kv_head = (index - bounds[low]) / n_segments;
+  unit.segment = (index - bounds[low]) % n_segments;
+  const int begin_key = unit.segment * partials.segment;
+  const int last_key = min(begin_key + partials.segment, unit.item.max_pos + 1);
   // Where the windows of all rows of this kv head begin.
   int lowest = 0x7fffffff;
-  for (int r = 0; r < item.n; ++r) {
-    const Row row = call.pass.rows[call.pass.split_rows[item.first + r]];
-    lowest = min(lowest, first_key(row.pos, window_of(call, kv_head, row.stream)));
+  for (int r = 0; r < unit.item.n; ++r) {
+    const Row row = call.pass.rows[call.pass.split_rows[unit.item.first + r]];
+    if (row.pos < 0) continue;  // a row without content
+    lowest = min(lowest, first_key(row.pos, window_of(call, unit.kv_head, row.stream)));
+    unit.min_pos = min(unit.min_pos, row.pos);
   }
-  if (last_key <= lowest) return;  // behind every window: the merge starts later
-  const int first_page = max(begin_key, lowest) / kPage, end_page = (last_key - 1) / kPage + 1;
+  if (last_key <= lowest) return unit;  // the merge starts later
+  unit.first_page = max(begin_key, lowest) / kPage;
+  unit.end_page = (last_key - 1) / kPage + 1;
+  return unit;
+}
 
+template <int D>
+__global__ void __launch_bounds__(kSplitThreads, kSplitBlocks<D>)
+    split_kernel(AttentionCall call, Partials partials, int first_item, int n_items, int first_row) {
+  constexpr int kStages = kSplitStages<D>;
+  constexpr uint32_t kTileBytes = kPage * D * 2;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+
+  // Units before each item.
+  __shared__ int bounds[kSplitSlab + 1];
+  __shared__ int warp_sums[kSplitWarps];
+  for (int base = 0, before = 0; base < n_items; base += kSplitThreads) {
+    const int i = base + static_cast<int>(threadIdx.x);
+    int count = i < n_items ? (call.pass.items[first_item + i].max_pos / partials.segment + 1) * call.n_kv : 0;
+    int sum = count;
+#pragma unroll
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const int other = __shfl_up_sync(~0u, sum, offset);
+      if (lane >= offset) sum += other;
+    }
+    if (lane == 31) warp_sums[warp] = sum;
+    __syncthreads();
+    int total = 0;
+#pragma unroll
+    for (int w = 0; w < kSplitWarps; ++w) {
+      if (w < warp) sum += warp_sums[w];
+      total += warp_sums[w];
+    }
+    if (i < n_items) bounds[i] = before + sum - count;
+    before += total;
+    if (threadIdx.x == 0) bounds[n_items] = before;
+    __syncthreads();
+  }
+  const int64_t n_units = bounds[n_items];
+  const int begin_unit = static_cast<int>(n_units * blockIdx.x / gridDim.x);
+  const int end_unit = static_cast<int>(n_units * (blockIdx.x + 1) / gridDim.x);
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32_t pages = shared_address(shared);  // [stage][keys, values]
-  const auto fetch = [&](int p) {
-    if (p < end_page) {
-      const int64_t block = (static_cast<int64_t>(table[p]) * call.n_kv + kv_head) * kPage * call.k_dim;
-      const uint32_t to = pages + (p - first_page) % kStages * 2 * kTileBytes;
-      const int valid = item.max_pos + 1 - p * kPage;
-      copy_page<D>(to, static_cast<const bf*>(call.k) + block, call.k_dim, valid, threadIdx.x, kThreads);
-      copy_page<D>(to + kTileBytes, static_cast<const bf*>(call.v) + block, call.k_dim, valid, threadIdx.x, kThreads);
+  float2* warp_ml = reinterpret_cast<float2*>(shared + kStages * 2 * kTileBytes);
+  static_assert(kSplitWarps * 16 * D * sizeof(float) <= 2 * kTileBytes);
+
+  // Pages of the block's units, one after the other: the next one to fetch, its table entry read a step ahead.
+  Unit ahead;
+  int ahead_unit = begin_unit, ahead_pass = 0, ahead_page = 0, ahead_entry = 0, fetched = 0;
+  const auto passes_of = [&](const Unit& unit) { return (unit.item.n * call.group_size + 15) / 16; };
+  const auto read_entry = [&] { ahead_entry = block_table(call.pass, ahead.item.seq, call.table_group)[ahead_page]; };
+  const auto enter = [&] {  // the first page of ahead_unit, or of the next that has one
+    for (; ahead_unit < end_unit; ++ahead_unit) {
+      ahead = unit_at(call, partials, first_item, bounds, n_items, ahead_unit);
+      ahead_page = ahead.first_page;
+      ahead_pass = 0;
+      if (ahead.first_page < ahead.end_page) return read_entry();
+    }
+  };
+  const auto fetch = [&] {
+    if (ahead_unit < end_unit) {
+      const int64_t block = (static_cast<int64_t>(ahead_entry) * call.n_kv + ahead.kv_head) * kPage * call.k_dim;
+      const uint32_t to = pages + fetched % kStages * 2 * kTileBytes;
+      const int valid = ahead.item.max_pos + 1 - ahead_page * kPage;
+      const bf* k = static_cast<const bf*>(call.k) + block;
+      const bf* v = static_cast<const bf*>(call.v) + block;
+      if (call.k_dim == D && valid >= kPage) {
+        copy_whole_page<D, kSplitThreads>(to, k, threadIdx.x);
+        copy_whole_page<D, kSplitThreads>(to + kTileBytes, v, threadIdx.x);
+      } else {
+        copy_page<D>(to, k, call.k_dim, valid, threadIdx.x, kSplitThreads);
+        copy_page<D>(to + kTileBytes, v, call.k_dim, valid, threadIdx.x, kSplitThreads);
+      }
+      ++fetched;
+      if (++ahead_page < ahead.end_page) {
+        read_entry();
+      } else if (++ahead_pass < passes_of(ahead)) {
+        ahead_page = ahead.first_page;
+        read_entry();
+      } else {
+        ++ahead_unit;
+        enter();
+      }
     }
     copy_async_commit();  // one group a page, empty at the end
   };
+  const auto fill = [&] {
+#pragma unroll
+    for (int s = 0; s < kStages - 1; ++s) fetch();
+  };
+  enter();
+  // Pages that no row of this pass can have written are fetched while the kernels that write are still running.
+  const int settled = (ahead.min_pos - call.pass.n_rows) / kPage;
+  const bool early = ahead_unit < end_unit && ahead.first_page + kStages - 1 <= min(settled, ahead.end_page);
+  if (early) fill();
+  let_next_start();
+  wait_for_previous();
+  if (begin_unit == end_unit) return;
+  if (!early) fill();
 
-  for (int q0 = 0; q0 < n_queries; q0 += 16) {
-    // Queries g and g+8 of this lane.
-    int pos[2], first[2];
-    const bf* q_row[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int query = q0 + g + i * 8;
-      pos[i] = -1;
-      first[i] = 0;
-      q_row[i] = nullptr;
-      if (query < n_queries) {
-        const int row_index = call.pass.split_rows[item.first + query / call.group_size];
-        const Row row = call.pass.rows[row_index];
-        pos[i] = row.pos;
-        first[i] = first_key(row.pos, window_of(call, kv_head, row.stream));
-        q_row[i] = static_cast<const bf*>(call.q) + row_index * call.q_stride +
-                   (kv_head * call.group_size + query % call.group_size) * call.k_dim;
-      }
-    }
-#pragma unroll
-    for (int s = 0; s < kStages - 1; ++s) fetch(first_page + s);
-    uint32_t qa[D / 16][4];
-#pragma unroll
-    for (int kk = 0; kk < D / 16; ++kk) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int d = kk * 16 + 2 * t + (i / 2) * 8;
-        qa[kk][i] =
-            q_row[i % 2] != nullptr && d < call.k_dim ? *reinterpret_cast<const uint32_t*>(q_row[i % 2] + d) : 0;
-      }
-    }
-    float o[D / 8][4] = {};
-    RowState state[2];
-    // Of every page a warp takes its own 16 keys: fixed by absolute position.
-    const int key_in_page = warp * 16;
-    for (int at = first_page; at < end_page; ++at) {
-      copy_async_wait<kStages - 2>();
-      __syncthreads();  // the page is there, and the stage that is filled next has been read by all
-      fetch(at + kStages - 1);
-      const uint32_t k_tile = pages + (at - first_page) % kStages * 2 * kTileBytes, v_tile = k_tile + kTileBytes;
-      float s[2][4] = {};
-#pragma unroll
-      for (int kk = 0; kk < D / 16; ++kk) {
-        uint32_t b[4];
-        load_matrix_x4(b, k_tile + tile_offset<D>(key_in_page + lane % 8 + (lane / 16) * 8, kk * 2 + lane / 8 % 2));
-        mma_bf16(s[0], qa[kk][0], qa[kk][1], qa[kk][2], qa[kk][3], b[0], b[1]);
-        mma_bf16(s[1], qa[kk][0], qa[kk][1], qa[kk][2], qa[kk][3], b[2], b[3]);
-      }
-      float scale_old[2];
+  int used = 0;  // pages
+  for (int unit_index = begin_unit; unit_index < end_unit; ++unit_index) {
+    const Unit unit = unit_at(call, partials, first_item, bounds, n_items, unit_index);
+    if (unit.first_page >= unit.end_page) continue;
+    const int n_queries = unit.item.n * call.group_size;  // (row, head of the group), row-major
+    for (int q0 = 0; q0 < n_queries; q0 += 16) {
+      // Queries g and g+8 of this lane.
+      int pos[2], first[2];
+      const bf* q_row[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        float max = state[i].m;
+        const int query = q0 + g + i * 8;
+        pos[i] = -1;
+        first[i] = 0;
+        q_row[i] = nullptr;
+        if (query < n_queries) {
+          const int row_index = call.pass.split_rows[unit.item.first + query / call.group_size];
+          const Row row = call.pass.rows[row_index];
+          pos[i] = row.pos;
+          first[i] = first_key(row.pos, window_of(call, unit.kv_head, row.stream));
+          q_row[i] = static_cast<const bf*>(call.q) + row_index * call.q_stride +
+                     (unit.kv_head * call.group_size + query % call.group_size) * call.k_dim;
+        }
+      }
+      uint32_t qa[D / 16][4];
+#pragma unroll
+      for (int kk = 0; kk < D / 16; ++kk) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int d = kk * 16 + 2 * t + (i / 2) * 8;
+          qa[kk][i] =
+              q_row[i % 2] != nullptr && d < call.k_dim ? *reinterpret_cast<const uint32_t*>(q_row[i % 2] + d) : 0;
+        }
+      }
+      float o[D / 8][4] = {};
+      RowState state[2];
+      // Of every page a warp takes its own 16 keys: fixed by absolute position.
+      const int key_in_page = warp * 16;
+      for (int at = unit.first_page; at < unit.end_page; ++at, ++used) {
+        copy_async_wait<kStages - 2>();
+        __syncthreads();  // the page is there, and the stage that is filled next has been read by all
+        fetch();
+        const uint32_t k_tile = pages + used % kStages * 2 * kTileBytes, v_tile = k_tile + kTileBytes;
+        float s[2][4] = {};
+#pragma unroll
+        for (int kk = 0; kk < D / 16; ++kk) {
+          uint32_t b[4];
+          load_matrix_x4(b, k_tile + tile_offset<D>(key_in_page + lane % 8 + (lane / 16) * 8, kk * 2 + lane / 8 % 2));
+          mma_bf16(s[0], qa[kk][0], qa[kk][1], qa[kk][2], qa[kk][3], b[0], b[1]);
+          mma_bf16(s[1], qa[kk][0], qa[kk][1], qa[kk][2], qa[kk][3], b[2], b[3]);
+        }
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
 #pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            float& v = s[n][2 * i + j];
-            const int key = at * kPage + key_in_page + n * 8 + 2 * t + j;
-            v = key > pos[i] || key < first[i] ? -INFINITY : capped(v * call.scale, call.softcap);
-            max = fmaxf(max, v);
+          for (int e = 0; e < 4; ++e) s[n][e] *= call.scale;
+        }
+        if (call.softcap > 0) {
+#pragma unroll
+          for (int n = 0; n < 2; ++n) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) s[n][e] = capped(s[n][e], call.softcap);
           }
         }
-        max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
-        max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
-        const float base = max == -INFINITY ? 0.f : max;
-        scale_old[i] = power_of_two((state[i].m - base) * kLog2E);
-        float sum = 0;
+        float scale_old[2];
 #pragma unroll
-        for (int n = 0; n < 2; ++n) {
+        for (int i = 0; i < 2; ++i) {
+          float max = state[i].m;
 #pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            float& v = s[n][2 * i + j];
-            v = power_of_two((v - base) * kLog2E);
-            sum += v;
+          for (int n = 0; n < 2; ++n) {
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+              float& v = s[n][2 * i + j];
+              const int key = at * kPage + key_in_page + n * 8 + 2 * t + j;
+              v = key > pos[i] || key < first[i] ? -INFINITY : v;
+              max = fmaxf(max, v);
+            }
           }
+          max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
+          max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
+          const float base = max == -INFINITY ? 0.f : max;
+          scale_old[i] = power_of_two((state[i].m - base) * kLog2E);
+          float sum = 0;
+#pragma unroll
+          for (int n = 0; n < 2; ++n) {
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+              float& v = s[n][2 * i + j];
+              v = power_of_two((v - base) * kLog2E);
+              sum += v;
+            }
+          }
+          state[i].m = max;
+          state[i].l = state[i].l * scale_old[i] + sum;
         }
-        state[i].m = max;
-        state[i].l = state[i].l * scale_old[i] + sum;
-      }
-      const uint32_t a0 = pack_bf16(s[0][0], s[0][1]), a1 = pack_bf16(s[0][2], s[0][3]);
-      const uint32_t a2 = pack_bf16(s[1][0], s[1][1]), a3 = pack_bf16(s[1][2], s[1][3]);
+        const uint32_t a0 = pack_bf16(s[0][0], s[0][1]), a1 = pack_bf16(s[0][2], s[0][3]);
+        const uint32_t a2 = pack_bf16(s[1][0], s[1][1]), a3 = pack_bf16(s[1][2], s[1][3]);
 #pragma unroll
-      for (int n = 0; n < D / 8; ++n) {
-        o[n][0] *= scale_old[0];
-        o[n][1] *= scale_old[0];
-        o[n][2] *= scale_old[1];
-        o[n][3] *= scale_old[1];
-      }
+        for (int n = 0; n < D / 8; ++n) {
+          o[n][0] *= scale_old[0];
+          o[n][1] *= scale_old[0];
+          o[n][2] *= scale_old[1];
+          o[n][3] *= scale_old[1];
+        }
 #pragma unroll
-      for (int n = 0; n < D / 16; ++n) {
-        uint32_t b[4];
-        load_matrix_x4_transposed(b, v_tile + tile_offset<D>(key_in_page + lane % 16, n * 2 + lane / 16));
-        mma_bf16(o[2 * n], a0, a1, a2, a3, b[0], b[1]);
-        mma_bf16(o[2 * n + 1], a0, a1, a2, a3, b[2], b[3]);
+        for (int n = 0; n < D / 16; ++n) {
+          uint32_t b[4];
+          load_matrix_x4_transposed(b, v_tile + tile_offset<D>(key_in_page + lane % 16, n * 2 + lane / 16));
+          mma_bf16(o[2 * n], a0, a1, a2, a3, b[0], b[1]);
+          mma_bf16(o[2 * n + 1], a0, a1, a2, a3, b[2], b[3]);
+        }
       }
+      // Merge the four warps in order through shared memory: [warp][16 queries][D].
+      float* warp_o = reinterpret_cast<float*>(shared + (used - 1) % kStages * 2 * kTileBytes);
+      __syncthreads();  // all have read the last page
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float l = state[i].l;
+        l += __shfl_xor_sync(~0u, l, 1);
+        l += __shfl_xor_sync(~0u, l, 2);
+        if (q0 + g + i * 8 >= n_queries) continue;
+        if (t == 0) warp_ml[warp * 16 + g + i * 8] = {state[i].m, l};
+#pragma unroll
+        for (int n = 0; n < D / 8; ++n) {
+          *reinterpret_cast<float2*>(warp_o + (warp * 16 + g + i * 8) * D + n * 8 + 2 * t) = {o[n][2 * i],
+                                                                                              o[n][2 * i + 1]};
+        }
+      }
+      __syncthreads();
+      const int n_here = min(16, n_queries - q0);
+      for (int e = threadIdx.x; e < n_here * D; e += kSplitThreads) {
+        const int query = q0 + e / D, d = e % D;
+        float m = -INFINITY;
+#pragma unroll
+        for (int w = 0; w < kSplitWarps; ++w) m = fmaxf(m, warp_ml[w * 16 + e / D].x);
+        const float base = m == -INFINITY ? 0.f : m;
+        float l = 0, sum = 0;
+#pragma unroll
+        for (int w = 0; w < kSplitWarps; ++w) {
+          const float2 ml = warp_ml[w * 16 + e / D];
+          const float factor = power_of_two((ml.x - base) * kLog2E);
+          l += ml.y * factor;
+          sum += warp_o[(w * 16 + e / D) * D + d] * factor;
+        }
+        const int64_t row = unit.item.first + query / call.group_size - first_row;
+        const int head = unit.kv_head * call.group_size + query % call.group_size;
+        const int64_t index = (row * call.n_heads + head) * partials.n_segments + unit.segment;
+        if (d == 0) partials.ml[index] = {m, l};
+        if (d < call.v_dim) partials.o[index * call.v_dim + d] = sum;
+      }
+      // The stage is filled again, and the next merge made, behind a page's barrier.
     }
-    // Merge the four warps in order through shared memory: [warp][16 queries][D] and (m, l).
-    copy_async_wait<0>();
-    __syncthreads();
-    float* warp_o = reinterpret_cast<float*>(shared);
-    float2* warp_ml = reinterpret_cast<float2*>(warp_o + kSplitWarps * 16 * D);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      float l = state[i].l;
-      l += __shfl_xor_sync(~0u, l, 1);
-      l += __shfl_xor_sync(~0u, l, 2);
-      if (t == 0) warp_ml[warp * 16 + g + i * 8] = {state[i].m, l};
-#pragma unroll
-      for (int n = 0; n < D / 8; ++n) {
-        *reinterpret_cast<float2*>(warp_o + (warp * 16 + g + i * 8) * D + n * 8 + 2 * t) = {o[n][2 * i],
-                                                                                            o[n][2 * i + 1]};
-      }
-    }
-    __syncthreads();
-    for (int e = threadIdx.x; e < 16 * D; e += kThreads) {
-      const int query = q0 + e / D, d = e % D;
-      if (query >= n_queries) continue;
-      float m = -INFINITY;
-      for (int w = 0; w < kSplitWarps; ++w) m = fmaxf(m, warp_ml[w * 16 + e / D].x);
-      const float base = m == -INFINITY ? 0.f : m;
-      float l = 0, sum = 0;
-      for (int w = 0; w < kSplitWarps; ++w) {
-        const float2 ml = warp_ml[w * 16 + e / D];
-        const float factor = power_of_two((ml.x - base) * kLog2E);
-        l += ml.y * factor;
-        sum += warp_o[(w * 16 + e / D) * D + d] * factor;
-      }
-      const int64_t row = item.first + query / call.group_size - first_row;
-      const int head = kv_head * call.group_size + query % call.group_size;
-      const int64_t index = (row * call.n_heads + head) * partials.n_segments + segment;
-      if (d == 0) partials.ml[index] = {m, l};
-      if (d < call.v_dim) partials.o[index * call.v_dim + d] = sum;
-    }
-    __syncthreads();
   }
 }
 
-// One block a (split row, head): segments in ascending order, then divided by the sum, the sink included.
-constexpr int kMergeThreads = 128;
-constexpr int kMergeChunk = 1024;  // segments whose weights stand in shared memory at a time
-__global__ void __launch_bounds__(kMergeThreads) merge_kernel(AttentionCall call, Partials partials, int first_row) {
+// One block a (split row, head). Warp w adds up segments w, w + kMergeWarps, …, ascending; the warps' sums are then
+// added in order. Which segment goes where is its absolute number's alone.
+constexpr int kMergeWarps = 16;
+constexpr int kMergeColumns = 8;  // of a lane: v_dim ≤ 256
+__global__ void __launch_bounds__(kMergeWarps * 32) merge_kernel(AttentionCall call, Partials partials, int first_row) {
   const int row_index = call.pass.split_rows[first_row + blockIdx.x], head = blockIdx.y;
   const Row row = call.pass.rows[row_index];
-  if (row.pos < 0) {
-    for (int d = threadIdx.x; d < call.v_dim; d += kMergeThreads) {
-      static_cast<bf*>(call.o)[row_index * call.o_stride + head * call.v_dim + d] = __float2bfloat16_rn(0.f);
-    }
-    return;
-  }
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int begin = first_key(row.pos, window_of(call, head / call.group_size, row.stream)) / partials.segment;
   const int end = row.pos / partials.segment + 1;
   const int64_t index = (static_cast<int64_t>(blockIdx.x) * call.n_heads + head) * partials.n_segments;
-  __shared__ float weights[kMergeChunk];
-  __shared__ float warp_max[kMergeThreads / 32];
+  if (row.pos < 0) {  // a row without content
+    if (static_cast<int>(threadIdx.x) < call.v_dim) {
+      static_cast<bf*>(call.o)[row_index * call.o_stride + head * call.v_dim + threadIdx.x] = __float2bfloat16_rn(0.f);
+    }
+    wait_for_previous();
+    return;
+  }
+  const float2* ml = partials.ml + index;
+  const float* o = partials.o + index * call.v_dim;
+  __shared__ float warp_max[kMergeWarps], warp_l[kMergeWarps];
+  __shared__ float warp_sum[kMergeWarps][kMergeColumns * 32];
+  let_next_start();
+  wait_for_previous();
   float m = -INFINITY;
-  for (int s = begin + threadIdx.x; s < end; s += kMergeThreads) m = fmaxf(m, partials.ml[index + s].x);
+  for (int s = begin + static_cast<int>(threadIdx.x); s < end; s += kMergeWarps * 32) m = fmaxf(m, ml[s].x);
+#pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) m = fmaxf(m, __shfl_xor_sync(~0u, m, offset));
-  if (threadIdx.x % 32 == 0) warp_max[threadIdx.x / 32] = m;
+  if (lane == 0) warp_max[warp] = m;
   __syncthreads();
   m = call.sinks != nullptr ? call.sinks[head] : -INFINITY;
-  for (int i = 0; i < kMergeThreads / 32; ++i) m = fmaxf(m, warp_max[i]);
-  float l = call.sinks != nullptr ? power_of_two((call.sinks[head] - m) * kLog2E) : 0.f;
-  constexpr int kPerThread = 2;  // v_dim ≤ 256
-  float sum[kPerThread] = {};
-  for (int chunk = begin; chunk < end; chunk += kMergeChunk) {
-    const int n = min(kMergeChunk, end - chunk);
-    __syncthreads();
-    for (int s = threadIdx.x; s < n; s += kMergeThreads) {
-      weights[s] = power_of_two((partials.ml[index + chunk + s].x - m) * kLog2E);
-    }
-    __syncthreads();
-#pragma unroll 8
-    for (int s = 0; s < n; ++s) {
-      const float weight = weights[s];
-      l = fmaf(partials.ml[index + chunk + s].y, weight, l);
 #pragma unroll
-      for (int i = 0; i < kPerThread; ++i) {
-        const int d = threadIdx.x + i * kMergeThreads;
-        if (d < call.v_dim) sum[i] = fmaf(partials.o[(index + chunk + s) * call.v_dim + d], weight, sum[i]);
+  for (int w = 0; w < kMergeWarps; ++w) m = fmaxf(m, warp_max[w]);
+  float l = 0;
+  float sum[kMergeColumns] = {};
+  // Segments of this warp at or behind `begin`, four at a time so that their loads are in flight together.
+  constexpr int kTogether = 4;
+  for (int s = begin / kMergeWarps * kMergeWarps + warp; s < end; s += kTogether * kMergeWarps) {
+    float weight[kTogether], mass[kTogether], v[kTogether][kMergeColumns];
+#pragma unroll
+    for (int u = 0; u < kTogether; ++u) {
+      const int at = s + u * kMergeWarps;
+      const bool in = at >= begin && at < end;
+      const float2 state = in ? ml[at] : float2{-INFINITY, 0.f};
+      weight[u] = state.x;
+      mass[u] = state.y;
+      const float* from = o + static_cast<int64_t>(at) * call.v_dim;
+#pragma unroll
+      for (int i = 0; i < kMergeColumns; i += 2) {
+        const int d = i * 32 + lane * 2;
+        float2 pair{0.f, 0.f};
+        if (in && d < call.v_dim) pair = *reinterpret_cast<const float2*>(from + d);
+        v[u][i] = pair.x;
+        v[u][i + 1] = pair.y;
       }
     }
-  }
 #pragma unroll
-  for (int i = 0; i < kPerThread; ++i) {
-    const int d = threadIdx.x + i * kMergeThreads;
-    if (d < call.v_dim) {
-      static_cast<bf*>(call.o)[row_index * call.o_stride + head * call.v_dim + d] = __float2bfloat16_rn(sum[i] / l);
+    for (int u = 0; u < kTogether; ++u) {
+      const float factor = power_of_two((weight[u] - m) * kLog2E);
+      l = fmaf(mass[u], factor, l);
+#pragma unroll
+      for (int i = 0; i < kMergeColumns; ++i) sum[i] = fmaf(v[u][i], factor, sum[i]);
     }
   }
+  if (lane == 0) warp_l[warp] = l;
+#pragma unroll
+  for (int i = 0; i < kMergeColumns; i += 2) {
+    const int d = i * 32 + lane * 2;
+    warp_sum[warp][d] = sum[i];
+    warp_sum[warp][d + 1] = sum[i + 1];
+  }
+  __syncthreads();
+  const int d = static_cast<int>(threadIdx.x);
+  if (d >= call.v_dim) return;
+  l = call.sinks != nullptr ? power_of_two((call.sinks[head] - m) * kLog2E) : 0.f;
+  float total = 0;
+#pragma unroll
+  for (int w = 0; w < kMergeWarps; ++w) {
+    l += warp_l[w];
+    total += warp_sum[w][d];
+  }
+  static_cast<bf*>(call.o)[row_index * call.o_stride + head * call.v_dim + d] = __float2bfloat16_rn(total / l);
 }
 
 template <int D>
 void launch_split(CudaContext& context, const AttentionCall& call) {
-  constexpr size_t kMerge = static_cast<size_t>(kSplitWarps) * 16 * (D * sizeof(float) + sizeof(float2));
   constexpr size_t kPages = static_cast<size_t>(kSplitStages<D>) * 2 * kPage * D * sizeof(bf);
-  constexpr size_t kShared = std::max(kMerge, kPages);
+  constexpr size_t kShared = kPages + kSplitWarps * 16 * sizeof(float2);
   static std::once_flag once;
   std::call_once(once, [] {
     HAY_CUDA(
         cudaFuncSetAttribute(split_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kShared)));
   });
+  const auto blocks = static_cast<unsigned>(context.properties().multiProcessorCount * kSplitBlocks<D>);
   for (const SplitRun& run : context.split_runs()) {
     Partials partials{};
     partials.segment = run.kind == RowKind::decode ? kDecodeSegment : kOutputSegment;
-    partials.n_segments = run.max_pos / partials.segment + 1;
-    // Slabs of rows bound the scratch; they change nothing but where a row's partial results stand.
+    partials.n_segments = run.max_pos / partials.segment + 1;  // of a recorded pass, as its shape allows
+    // Slabs of items bound the scratch; they change nothing but where a row's partial results stand.
     constexpr int64_t kScratchBytes = int64_t{256} << 20;
     const int64_t row_bytes = static_cast<int64_t>(call.n_heads) * partials.n_segments * (call.v_dim + 2) * 4;
-    const int64_t slab_items = std::clamp<int64_t>(kScratchBytes / (row_bytes * kSplitRows), 1, 65535);
+    const int64_t slab_items = std::clamp<int64_t>(kScratchBytes / (row_bytes * kSplitRows), 1, kSplitSlab);
     const int64_t slab_rows = std::min<int64_t>(slab_items * kSplitRows, run.n_rows);
     const auto n_partials = static_cast<size_t>(slab_rows * call.n_heads * partials.n_segments);
     partials.ml = static_cast<float2*>(context.op_scratch(n_partials * (sizeof(float2) + sizeof(float) * call.v_dim)));
     partials.o = reinterpret_cast<float*>(partials.ml + n_partials);
     for (int64_t i = 0; i < run.n_items; i += slab_items) {
-      const int64_t n = std::min<int64_t>(slab_items, run.n_items - i);
+      const auto n = static_cast<int>(std::min<int64_t>(slab_items, run.n_items - i));
       const int first_item = run.first_item + static_cast<int>(i);
       const int first_row = context.split_item(first_item).first;
-      const SplitItem last = context.split_item(first_item + static_cast<int>(n) - 1);
+      const SplitItem last = context.split_item(first_item + n - 1);
       const int n_rows = last.first + last.n - first_row;
-      split_kernel<D><<<dim3(static_cast<unsigned>(partials.n_segments), static_cast<unsigned>(call.n_kv),
-                             static_cast<unsigned>(n)),
-                        kSplitWarps * 32, kShared, context.stream()>>>(call, partials, first_item, first_row);
-      HAY_LAUNCHED();
-      merge_kernel<<<dim3(static_cast<unsigned>(n_rows), static_cast<unsigned>(call.n_heads)), kMergeThreads, 0,
-                     context.stream()>>>(call, partials, first_row);
-      HAY_LAUNCHED();
+      launch_early(context, split_kernel<D>, blocks, kSplitThreads, kShared, call, partials, first_item, n, first_row);
+      launch_early(context, merge_kernel, dim3(static_cast<unsigned>(n_rows), static_cast<unsigned>(call.n_heads)),
+                   kMergeWarps * 32, 0, call, partials, first_row);
     }
   }
 }

@@ -3,8 +3,7 @@
 // matrix products of its neighbours). A block is 128 rows of one sequence and head; keys come in tiles of kKeys by
 // absolute position, ascending, so a row's bits depend on itself alone. Needs a V page without NaN behind the last
 // written slot: kv_write leaves zeros there.
-#include <cudaTypedefs.h>
-
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -12,18 +11,22 @@
 #include "engine/kernels/attention.cuh"
 #include "engine/kernels/hopper.cuh"
 #include "engine/kernels/mma.cuh"
+#include "engine/kernels/tensor_map.cuh"
 
 namespace hayfork::engine::cuda {
 namespace {
 
 using bf = __nv_bfloat16;
 constexpr int kPage = kBlockTokens;
-constexpr int kRows = kTileRows;  // 128
-constexpr int kConsumers = 2;     // warpgroups of 64 rows
-constexpr int kThreads = (kConsumers + 1) * 128;
 
 template <int D>
 struct Shape {
+  // Warpgroups of 64 rows. Narrow heads have little to multiply beside their exponentials: a third hides these.
+  static constexpr int kConsumers = D > 64 ? 2 : 3;
+  static constexpr int kRows = kConsumers * 64;
+  static constexpr int kThreads = (kConsumers + 1) * 128;
+  static constexpr int kProducerRegisters = kConsumers == 2 ? 24 : 32;
+  static constexpr int kConsumerRegisters = kConsumers == 2 ? 240 : 160;
   static constexpr int kKeys = D > 128 ? 64 : 128;  // keys a tile
   static constexpr int kStages = 2;
   static constexpr int kPanels = D / 64;  // of 64 columns, 128 bytes
@@ -32,6 +35,11 @@ struct Shape {
   static constexpr uint32_t kQBytes = kRows * D * 2;
   static constexpr size_t kShared = kQBytes + 2 * kStages * kTileBytes + 1024 + 256;  // alignment slack and barriers
 };
+
+// Without tanhf's branches, which would end the overlap with the tensor cores; 1e-7 absolute.
+__device__ inline float straight_tanh(float x) {
+  return 1.f - __fdividef(2.f, power_of_two(x * (2 * kLog2E)) + 1.f);
+}
 
 // One key tile against one warpgroup's 64 rows.
 template <int D>
@@ -42,51 +50,54 @@ struct Consumer {
   float o[D / 2] = {};
   float m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0};
 
-  __device__ static void scores(float (&s)[kScores], uint32_t q, uint32_t k) {
+  // Descriptors of the operands at the start of a tile; a step along them is an addition to the address field.
+  __device__ static void scores(float (&s)[kScores], uint64_t q, uint64_t k) {
     wgmma_fence();
 #pragma unroll
     for (int kk = 0; kk < D / 16; ++kk) {
       const uint32_t panel = kk / 4, within = kk % 4 * 32;
-      wgmma_ss(s, matrix_descriptor(q + panel * (kRows * 128) + within, 16, 1024),
-               matrix_descriptor(k + panel * S::kPanelBytes + within, 16, 1024), kk > 0);
+      wgmma_ss(s, q + ((panel * (S::kRows * 128) + within) >> 4), k + ((panel * S::kPanelBytes + within) >> 4), kk > 0);
     }
     wgmma_commit();
   }
 
-  __device__ void values(const uint32_t (&p)[S::kKeys / 16][4], uint32_t v) {
+  __device__ void values(const uint32_t (&p)[S::kKeys / 16][4], uint64_t v) {
     wgmma_fence();
 #pragma unroll
-    for (int kk = 0; kk < S::kKeys / 16; ++kk)
-      wgmma_rs(o, p[kk], matrix_descriptor(v + kk * 2048, S::kPanelBytes, 1024));
+    for (int kk = 0; kk < S::kKeys / 16; ++kk) wgmma_rs(o, p[kk], v + (kk * 2048 >> 4));
     wgmma_commit();
   }
 
-  // Masks and caps s, folds it into m and l, leaves probabilities in s and the factor for older sums in `old`.
-  template <bool kCap>
-  __device__ void softmax(float (&s)[kScores], float (&old)[2], const AttentionCall& call, const int (&pos)[2],
-                          const int (&first)[2], int key0, bool masked) {
-    // With a cap, s becomes the capped score and c the change of base alone; without, the scale goes into c.
-    const float c = kCap ? kLog2E : call.scale * kLog2E;
+  // Keys a row does not see: those before `first` and behind `pos`, counted from this lane's first column.
+  __device__ static void mask(float (&s)[kScores], const int (&pos)[2], const int (&first)[2], int key0) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      float max = m[i];
+      const int from = first[i] - key0, to = pos[i] - key0;
 #pragma unroll
       for (int n = 0; n < S::kKeys / 8; ++n) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          float& v = s[n * 4 + 2 * i + j];
-          if (kCap) v = call.softcap * tanhf(v * call.scale / call.softcap);
-          if (masked) {
-            const int key = key0 + n * 8 + j;
-            if (key > pos[i] || key < first[i]) v = -INFINITY;
-          }
-          max = fmaxf(max, v);
+          if (n * 8 + j > to || n * 8 + j < from) s[n * 4 + 2 * i + j] = -INFINITY;
         }
       }
+    }
+  }
+
+  // Folds s into m and l, leaves probabilities in s and the factor for older sums in `old`. With a cap, s are the
+  // capped scores and c the change of base alone; without, the scale goes into c.
+  __device__ void softmax(float (&s)[kScores], float (&old)[2], float c) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float max = m[i];
+#pragma unroll
+      for (int n = 0; n < S::kKeys / 8; ++n) max = fmaxf(max, fmaxf(s[n * 4 + 2 * i], s[n * 4 + 2 * i + 1]));
       max = fmaxf(max, __shfl_xor_sync(~0u, max, 1));
       max = fmaxf(max, __shfl_xor_sync(~0u, max, 2));
-      const float base = max == -INFINITY ? 0.f : max * c;
-      old[i] = power_of_two(fmaf(m[i], c, -base));
+      const float finite = max == -INFINITY ? 0.f : max;
+      const float base = finite * c;
+      // From the difference, so that a tile that leaves the maximum as it was, or is masked for this row altogether,
+      // has a factor of exactly 1.
+      old[i] = power_of_two((m[i] - finite) * c);
       float sum = 0;
 #pragma unroll
       for (int n = 0; n < S::kKeys / 8; ++n) {
@@ -121,13 +132,25 @@ struct Consumer {
   }
 };
 
+// The tiles of a call and how many heads are in flight together.
+struct TileWork {
+  const RowTile* tiles;
+  int n_tiles, heads;
+};
+
 template <int D, bool kCap>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(Shape<D>::kThreads, 1)
     tiles_kernel(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
-                 const AttentionCall call) {
+                 const AttentionCall call, const TileWork work) {
   using S = Shape<D>;
-  const RowTile tile = call.pass.tiles[blockIdx.x / call.n_heads];
-  const int head = blockIdx.x % call.n_heads, kv_head = head / call.group_size;
+  constexpr int kConsumers = S::kConsumers;
+  // Sections of heads, so that the keys and values of those in flight stay in the L2 cache; in a section tiles in the
+  // order of the list, in a tile the heads that share keys side by side.
+  const int section = blockIdx.x / (work.n_tiles * work.heads);
+  const int heads = min(work.heads, call.n_heads - section * work.heads);
+  const int in_section = blockIdx.x - section * work.n_tiles * work.heads;
+  const RowTile tile = work.tiles[in_section / heads];
+  const int head = section * work.heads + in_section % heads, kv_head = head / call.group_size;
   const int window = window_of(call, kv_head, tile.stream);
   const int begin = first_key(tile.min_pos, window) / S::kKeys;
   const int end = tile.max_pos / S::kKeys + 1;
@@ -152,9 +175,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
 
-  const int group = threadIdx.x / 128;
+  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the same for a warp, and known to be
   if (group == kConsumers) {
-    registers_lower<24>();
+    registers_lower<S::kProducerRegisters>();
     if (threadIdx.x != kConsumers * 128) return;
     const int* table = block_table(call.pass, tile.seq, call.table_group);
     const int last_page = tile.max_pos / kPage;
@@ -182,7 +205,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  registers_raise<240>();
+  registers_raise<S::kConsumerRegisters>();
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
   const int first_row = group * 64;  // of the tile
   // This warpgroup's queries, swizzled as the copy engine would.
@@ -193,7 +216,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       value = *reinterpret_cast<const uint4*>(static_cast<const bf*>(call.q) + (tile.first + row) * call.q_stride +
                                               head * call.k_dim + chunk * 8);
     }
-    const uint32_t to = q_tile + (chunk / 8) * (kRows * 128) + row * 128 + ((chunk % 8) ^ (row % 8)) * 16;
+    const uint32_t to = q_tile + (chunk / 8) * (S::kRows * 128) + row * 128 + ((chunk % 8) ^ (row % 8)) * 16;
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n" ::"r"(to), "r"(value.x), "r"(value.y), "r"(value.z),
                  "r"(value.w)
                  : "memory");
@@ -212,38 +235,54 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int n_rows = min(64, tile.n - first_row);
   const int min_pos = n_rows > 0 ? call.pass.rows[tile.first + first_row].pos : -1;
   const int max_pos = n_rows > 0 ? call.pass.rows[tile.first + first_row + n_rows - 1].pos : -1;
-  // With rows in both warpgroups they take turns at the tensor cores, and so make the same number of steps.
-  const bool turns = tile.n > 64;
-  const int my_end = turns ? end : max_pos >= 0 ? max_pos / S::kKeys + 1 : begin;
-  const int my_turn = 3 + group, other_turn = 3 + (1 - group);  // named barriers
-  if (turns && group == 1) named_barrier_arrive(other_turn, 256);
-  const auto masked = [&](int at) {
-    return at * S::kKeys + S::kKeys - 1 > min_pos || at * S::kKeys < first_key(max_pos, window);
-  };
-  const uint32_t q = q_tile + first_row * 128;
+  const int my_end = n_rows > 0 ? max_pos / S::kKeys + 1 : begin;
+  // Warpgroups with rows take turns at the tensor cores; one that is done passes its turn on.
+  const int n_turns = (tile.n + 63) / 64;
+  const bool turns = n_turns > 1 && n_rows > 0;
+  const int my_turn = 1 + kConsumers + group, next_turn = 1 + kConsumers + (group + 1) % n_turns;  // named barriers
+  if (turns && group == n_turns - 1) named_barrier_arrive(next_turn, 256);
+  const int whole_from = first_key(max_pos, window), whole_to = min_pos + 1;  // keys all rows see
+  const float c = kCap ? kLog2E : call.scale * kLog2E;
+  const float cap_in = kCap ? call.scale / call.softcap : 0.f;
+  const int lane_key = lane % 4 * 2;
 
   Consumer<D> state;
+  // Scores of tile `at` become probabilities.
+  const auto soften = [&](float(&s)[Consumer<D>::kScores], float(&old)[2], int at) {
+    if (kCap) {
+#pragma unroll
+      for (int e = 0; e < Consumer<D>::kScores; ++e) s[e] = call.softcap * straight_tanh(s[e] * cap_in);
+    }
+    if (at * S::kKeys < whole_from || (at + 1) * S::kKeys > whole_to) {
+      Consumer<D>::mask(s, pos, first, at * S::kKeys + lane_key);
+    }
+    state.softmax(s, old, c);
+  };
+  const auto k_at = [&](int stage) { return matrix_descriptor(k_tiles + stage * S::kTileBytes, 16, 1024); };
+  const auto v_at = [&](int stage) { return matrix_descriptor(v_tiles + stage * S::kTileBytes, S::kPanelBytes, 1024); };
   if (my_end > begin) {
+    const uint64_t q = matrix_descriptor(q_tile + first_row * 128, 16, 1024);
     float s[Consumer<D>::kScores];
     uint32_t p[S::kKeys / 16][4];
     float old[2];
     barrier_wait(k_full(0), 0);
-    Consumer<D>::scores(s, q, k_tiles);
+    Consumer<D>::scores(s, q, k_at(0));
     wgmma_wait<0>();
     if (thread == 0) barrier_arrive(k_empty(0));
-    state.template softmax<kCap>(s, old, call, pos, first, begin * S::kKeys + lane % 4 * 2, masked(begin));
+    soften(s, old, begin);
     Consumer<D>::pack(p, s);
     for (int at = begin + 1; at < my_end; ++at) {
       const int i = at - begin, stage = i % S::kStages, before = (i - 1) % S::kStages;
       barrier_wait(k_full(stage), (i / S::kStages) & 1);
       if (turns) named_barrier_sync(my_turn, 256);
-      Consumer<D>::scores(s, q, k_tiles + stage * S::kTileBytes);
+      Consumer<D>::scores(s, q, k_at(stage));
       barrier_wait(v_full(before), ((i - 1) / S::kStages) & 1);
-      state.values(p, v_tiles + before * S::kTileBytes);
-      if (turns) named_barrier_arrive(other_turn, 256);
+      state.values(p, v_at(before));
+      if (turns) named_barrier_arrive(next_turn, 256);
       wgmma_wait<1>();  // the scores; the values of the tile before are still being multiplied
       if (thread == 0) barrier_arrive(k_empty(stage));
-      state.template softmax<kCap>(s, old, call, pos, first, at * S::kKeys + lane % 4 * 2, masked(at));
+      soften(s, old, at);
+      computed_before(state.l[0] + state.l[1]);
       wgmma_wait<0>();
       if (thread == 0) barrier_arrive(v_empty(before));
       state.rescale(old);
@@ -251,14 +290,18 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     const int i = my_end - 1 - begin, stage = i % S::kStages;
     barrier_wait(v_full(stage), (i / S::kStages) & 1);
-    state.values(p, v_tiles + stage * S::kTileBytes);
+    state.values(p, v_at(stage));
     wgmma_wait<0>();
     if (thread == 0) barrier_arrive(v_empty(stage));
   }
-  // Tiles only the other warpgroup needs are released unread.
+  // Tiles only other warpgroups need are released unread.
   for (int at = my_end; at < end; ++at) {
     const int i = at - begin, stage = i % S::kStages;
     barrier_wait(k_full(stage), (i / S::kStages) & 1);
+    if (turns && i > 0) {
+      named_barrier_sync(my_turn, 256);
+      named_barrier_arrive(next_turn, 256);
+    }
     if (thread == 0) barrier_arrive(k_empty(stage));
     barrier_wait(v_full(stage), (i / S::kStages) & 1);
     if (thread == 0) barrier_arrive(v_empty(stage));
@@ -300,23 +343,9 @@ const CUtensorMap& map_of(const void* base, int dim) {
   const std::lock_guard lock(mutex);
   const auto [it, is_new] = maps.try_emplace({base, dim});
   if (!is_new) return it->second;
-  static const auto encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    HAY_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found));
-    HAY_CHECK(found == cudaDriverEntryPointSuccess);
-    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
-  }();
   // The number of rows only bounds coordinates, and block tables hold valid ones: the largest legal number serves every
   // cache.
-  const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(dim), cuuint64_t{1} << 31};
-  const cuuint64_t strides[1] = {static_cast<cuuint64_t>(dim) * 2};
-  const cuuint32_t box[2] = {64, kPage};
-  const cuuint32_t steps[2] = {1, 1};
-  const CUresult result = encode(&it->second, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(base), sizes,
-                                 strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  HAY_CHECK(result == CUDA_SUCCESS, "cuTensorMapEncodeTiled " + std::to_string(static_cast<int>(result)));
+  it->second = tensor_map(base, int64_t{1} << 31, dim, dim, kPage);
   return it->second;
 }
 
@@ -328,9 +357,17 @@ void launch(CudaContext& context, const AttentionCall& call) {
     HAY_CUDA(cudaFuncSetAttribute(tiles_kernel<D, kCap>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(S::kShared)));
   });
-  const unsigned blocks = static_cast<unsigned>(call.pass.n_tiles) * static_cast<unsigned>(call.n_heads);
-  tiles_kernel<D, kCap><<<blocks, kThreads, S::kShared, context.stream()>>>(map_of(call.k, call.k_dim),
-                                                                            map_of(call.v, call.v_dim), call);
+  static_assert(S::kRows == kTileRows || S::kRows == kWideTileRows);
+  TileWork work{S::kRows == kTileRows ? call.pass.tiles : call.pass.wide_tiles,
+                S::kRows == kTileRows ? call.pass.n_tiles : call.pass.n_wide_tiles, call.n_heads};
+  if (call.n_windows == 0 && call.window_base == 0) {
+    constexpr int64_t kSectionBytes = int64_t{32} << 20;
+    const int64_t head_bytes = int64_t{4} * (call.pass.max_pos + 1) * call.k_dim;
+    work.heads = static_cast<int>(std::clamp<int64_t>(kSectionBytes / head_bytes, 1, call.n_kv)) * call.group_size;
+  }
+  const unsigned blocks = static_cast<unsigned>(work.n_tiles) * static_cast<unsigned>(call.n_heads);
+  tiles_kernel<D, kCap><<<blocks, S::kThreads, S::kShared, context.stream()>>>(map_of(call.k, call.k_dim),
+                                                                               map_of(call.v, call.v_dim), call, work);
   HAY_LAUNCHED();
 }
 

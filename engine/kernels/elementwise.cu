@@ -1,10 +1,10 @@
-// Row-wise ops on CUDA: embedding gather, norms, activations, additions, rotary embedding, cache writes, gathers.
+// Row-wise ops on CUDA: embedding gather, activations, additions, rotary embedding, cache writes, gathers.
 // Each rounds where the unfused chain of the reference rounds; sums run in float32 in an order given by the columns.
 #include <algorithm>
-#include <initializer_list>
 #include <type_traits>
 
 #include "engine/kernels/linear.cuh"
+#include "engine/kernels/rowwise.cuh"
 #include "engine/kernels/twins.h"
 
 namespace hayfork::engine::cuda {
@@ -26,120 +26,6 @@ __global__ void embed_kernel(T* x, int64_t stride, const Row* rows, int n_rows, 
   for (int c = threadIdx.x; c < width; c += blockDim.x) store(x + row * stride + c, load(from + c) * multiplier);
 }
 
-// Up to 8 elements in one access: 16 bytes of bf16, 32 of float32. Requires: aligned addresses.
-template <typename T>
-struct alignas(sizeof(T) * 8) Eight {
-  T v[8];
-};
-template <typename T>
-__device__ inline void load_eight(float (&to)[8], const T* from) {
-  const Eight<T> e = *reinterpret_cast<const Eight<T>*>(from);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) to[i] = load(&e.v[i]);
-}
-template <typename T>
-__device__ inline void store_eight(T* to, const float (&from)[8]) {
-  Eight<T> e;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) store(&e.v[i], from[i]);
-  *reinterpret_cast<Eight<T>*>(to) = e;
-}
-// Whether rows of these matrices can be read eight elements at a time: a matter of shape, and results don't depend on
-// it where an op has no sum.
-bool by_eight(std::initializer_list<Matrix> matrices, int64_t width) {
-  for (const Matrix& m : matrices) {
-    const auto address = reinterpret_cast<uintptr_t>(m.data);
-    if (m.stride % 8 != 0 || address % static_cast<uintptr_t>(8 * size_of(m.dtype)) != 0) return false;
-  }
-  return width % 8 == 0;
-}
-
-template <typename T>
-__device__ inline float normed(float x, float r, float weight, NormKind kind) {
-  const float n = x * r;
-  return kind == NormKind::llama      ? weight * rounded<T>(n)
-         : kind == NormKind::one_cast ? weight * n
-                                      : n * (1.f + weight);
-}
-
-// kLanes threads a (row, group). Every thread squares columns lane, lane + kLanes, … (of eights when kVector), then a
-// fixed tree: the order depends on the group's width and alignment alone.
-template <typename T, int kLanes, bool kVector>
-__global__ void __launch_bounds__(256)
-    rmsnorm_kernel(T* y, int64_t y_stride, const T* x, int64_t x_stride, const float* w, float eps, NormKind kind,
-                   int group, int n_groups, int64_t n_total) {
-  constexpr int kPerBlock = 256 / kLanes;
-  constexpr int kKept = kVector ? 4 : 1;  // eights that stay in registers; a wider group reads the rest twice
-  const int lane = threadIdx.x % kLanes;
-  const int64_t index = blockIdx.x * int64_t{kPerBlock} + threadIdx.x / kLanes;
-  const bool in_range = index < n_total;
-  const int64_t row = in_range ? index / n_groups : 0;
-  const int64_t first = in_range ? index % n_groups * group : 0;
-  const T* in = x + row * x_stride + first;
-  T* out = y + row * y_stride + first;
-  float sum = 0;
-  float kept[kKept][8];
-  if constexpr (kVector) {
-    const auto square = [&](const float(&v)[8]) {
-#pragma unroll
-      for (int j = 0; j < 8; ++j) sum = fmaf(v[j], v[j], sum);
-    };
-#pragma unroll
-    for (int i = 0; i < kKept; ++i) {
-      const int c = (i * kLanes + lane) * 8;
-      if (c < group) load_eight(kept[i], in + c);
-    }
-#pragma unroll
-    for (int i = 0; i < kKept; ++i) {
-      if ((i * kLanes + lane) * 8 < group) square(kept[i]);
-    }
-    for (int c = (kKept * kLanes + lane) * 8; c < group; c += kLanes * 8) {
-      float v[8];
-      load_eight(v, in + c);
-      square(v);
-    }
-  } else {
-    for (int c = lane; c < group; c += kLanes) {
-      const float v = load(in + c);
-      sum = fmaf(v, v, sum);
-    }
-  }
-#pragma unroll
-  for (int offset = kLanes < 32 ? kLanes / 2 : 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
-  if constexpr (kLanes > 32) {
-    __shared__ float warp_sums[kLanes / 32];
-    if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    sum = 0;
-#pragma unroll
-    for (int i = 0; i < kLanes / 32; ++i) sum += warp_sums[i];
-  }
-  if (!in_range) return;
-  const float r = 1.f / sqrtf(sum / static_cast<float>(group) + eps);
-  const float absent = kind == NormKind::zero_centred ? 0.f : 1.f;
-  if constexpr (kVector) {
-    const auto write = [&](float(&v)[8], int c) {
-#pragma unroll
-      for (int j = 0; j < 8; ++j) v[j] = normed<T>(v[j], r, w != nullptr ? w[c + j] : absent, kind);
-      store_eight(out + c, v);
-    };
-#pragma unroll
-    for (int i = 0; i < kKept; ++i) {
-      const int c = (i * kLanes + lane) * 8;
-      if (c < group) write(kept[i], c);
-    }
-    for (int c = (kKept * kLanes + lane) * 8; c < group; c += kLanes * 8) {
-      float v[8];
-      load_eight(v, in + c);
-      write(v, c);
-    }
-  } else {
-    for (int c = lane; c < group; c += kLanes) {
-      store(out + c, normed<T>(load(in + c), r, w != nullptr ? w[c] : absent, kind));
-    }
-  }
-}
-
 template <typename T, int kWidth>
 __global__ void add_kernel(T* x, int64_t x_stride, const T* y, int64_t y_stride, int64_t rows, int cols, float scale) {
   const int per_row = cols / kWidth;
@@ -153,18 +39,12 @@ __global__ void add_kernel(T* x, int64_t x_stride, const T* y, int64_t y_stride,
       load_eight(a, to);
       load_eight(b, from);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) a[i] += scale == 1.f ? b[i] : rounded<T>(b[i] * scale);
+      for (int i = 0; i < 8; ++i) a[i] += scaled<T>(b[i], scale);
       store_eight(to, a);
     } else {
-      const float v = load(from);
-      store(to, load(to) + (scale == 1.f ? v : rounded<T>(v * scale)));
+      store(to, load(to) + scaled<T>(load(from), scale));
     }
   }
-}
-
-__device__ inline float activate(float v, Activation act) {
-  if (act == Activation::silu) return v / (1.f + expf(-v));
-  return 0.5f * v * (1.f + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)));
 }
 
 template <typename T, int kWidth>
@@ -193,7 +73,7 @@ __global__ void affine_kernel(T* q, int64_t stride, int64_t rows, int cols, cons
   const int64_t n = rows * cols;
   for (int64_t e = blockIdx.x * int64_t{kThreads} + threadIdx.x; e < n; e += gridDim.x * int64_t{kThreads}) {
     T* to = q + e / cols * stride + e % cols;
-    store(to, scale[e % cols] * load(to) + offset[e % cols]);
+    store(to, mapped(load(to), scale[e % cols], offset[e % cols]));
   }
 }
 
@@ -221,8 +101,8 @@ __global__ void rope_kernel(T* x, int64_t stride, int64_t rows, int n_heads, int
     T* head = x + row * stride + e / half % n_heads * head_dim;
     const float c = cosines[row * half + i], s = sines[row * half + i];
     const float a = load(head + i), b = load(head + i + half);
-    store(head + i, rounded<T>(a * c) - rounded<T>(b * s));
-    store(head + i + half, rounded<T>(b * c) + rounded<T>(a * s));
+    store(head + i, turned<T>(a, b, c, -s));
+    store(head + i + half, turned<T>(b, a, c, s));
   }
 }
 
@@ -304,38 +184,6 @@ void embed(Context& base, Matrix x, std::span<const Row> rows, const LinearWeigh
           context.last_ids(), static_cast<const W*>(weight.data()), weight.k_stride, static_cast<int>(x.cols),
           multiplier);
     });
-  });
-  HAY_LAUNCHED();
-}
-
-void rmsnorm(Context& base, Matrix y, Matrix x, Vector w, float eps, NormKind kind, int64_t group) {
-  if (x.rows == 0) return;
-  CudaContext& context = of(base);
-  const int n_groups = static_cast<int>(x.cols / group);
-  const int64_t n = x.rows * n_groups;
-  const bool vector = by_eight({y, x}, group);
-  with_type(x.dtype, [&](auto t) {
-    using T = decltype(t);
-    const auto launch = [&](auto lanes, auto by_vector) {
-      constexpr int kLanes = decltype(lanes)::value;
-      const int64_t per_block = 256 / kLanes;
-      rmsnorm_kernel<T, kLanes, decltype(by_vector)::value>
-          <<<static_cast<unsigned>((n + per_block - 1) / per_block), 256, 0, context.stream()>>>(
-              static_cast<T*>(y.data), y.stride, static_cast<const T*>(x.data), x.stride, w.data, eps, kind,
-              static_cast<int>(group), n_groups, n);
-    };
-    if (!vector) {
-      if (group <= 512)
-        launch(std::integral_constant<int, 32>{}, std::false_type{});
-      else
-        launch(std::integral_constant<int, 256>{}, std::false_type{});
-    } else if (group <= 128) {
-      launch(std::integral_constant<int, 16>{}, std::true_type{});
-    } else if (group <= 1024) {
-      launch(std::integral_constant<int, 32>{}, std::true_type{});
-    } else {
-      launch(std::integral_constant<int, 256>{}, std::true_type{});
-    }
   });
   HAY_LAUNCHED();
 }

@@ -1,10 +1,11 @@
-// The vocabulary head on CUDA: logits slab by slab (float32 from the matrix product), folded at once into log-sum-exp,
-// arg max, top two and the logits of targets. A row's sums run in id order over a fixed thread layout.
+// The vocabulary head on CUDA: logits folded into log-sum-exp, arg max, top two and the logits of targets. On Hopper
+// inside the matrix product (head_sm90.cuh); else slab by slab, float32 from the product. A row's sums run over a
+// layout that the vocabulary alone decides.
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
 
-#include "engine/kernels/linear.cuh"
+#include "engine/kernels/head_sm90.cuh"
 #include "engine/kernels/twins.h"
 
 namespace hayfork::engine::cuda {
@@ -24,6 +25,11 @@ __device__ inline Top better(Top a, Top b) {
   const Top& win = a_first ? a : b;
   const Top& lose = a_first ? b : a;
   return {win.first, fmaxf(win.second, lose.first), win.id};
+}
+
+// An id is always one: with no finite logit there is no arg max, and the row's answer fails.
+__device__ inline int32_t remembered(int argmax) {
+  return argmax == 0x7fffffff ? 0 : argmax;
 }
 
 // One block a row: folds `cols` logits of ids first … into state[row]; the arg max also goes to ids[row], if any.
@@ -73,8 +79,31 @@ __global__ void __launch_bounds__(kThreads) fold_kernel(HeadState* state, int32_
     next.finite = next.finite && old.finite;
   }
   state[row] = next;
-  // An id is always one: with no finite logit there is no arg max, and the row's answer fails.
-  if (ids != nullptr) ids[row] = next.argmax == 0x7fffffff ? 0 : next.argmax;
+  if (ids != nullptr) ids[row] = remembered(next.argmax);
+}
+
+// One warp a row: folds of the vocabulary's tiles, ascending in each lane, then a fixed tree.
+__global__ void __launch_bounds__(kThreads)
+    merge_folds_kernel(HeadState* state, int32_t* ids, const HeadFold* folds, int n_rows, int n_tiles) {
+  const int row = blockIdx.x * (kThreads / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (row >= n_rows) return;
+  const HeadFold* of_row = folds + static_cast<int64_t>(row) * n_tiles;
+  Top top{-INFINITY, -INFINITY, 0x7fffffff};
+  for (int t = lane; t < n_tiles; t += 32) top = better(top, {of_row[t].top1, of_row[t].top2, of_row[t].top});
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    top = better(top, {__shfl_xor_sync(~0u, top.first, offset), __shfl_xor_sync(~0u, top.second, offset),
+                       __shfl_xor_sync(~0u, top.id, offset)});
+  }
+  double sum = 0;
+  for (int t = lane; t < n_tiles; t += 32) {
+    sum += static_cast<double>(of_row[t].sum) * static_cast<double>(expf(of_row[t].top1 - top.first));
+  }
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+  if (lane != 0) return;
+  state[row] = {sum, top.first, top.first, top.second, top.id, isfinite(sum) && isfinite(top.first), 0};
+  if (ids != nullptr) ids[row] = remembered(top.id);
 }
 
 struct Target {
@@ -88,11 +117,58 @@ __global__ void pick_kernel(float* out, const Target* targets, int n, const floa
   if (target.id >= first && target.id < first + cols) out[target.out] = logits[target.row * stride + target.id - first];
 }
 
-// Queues the head of all rows, chunk by chunk and slab by slab; on_slab(row 0, logits, first id) after each slab.
+// Where the arg max of rows r0 … is remembered.
+int32_t* ids_at(CudaContext& context, int64_t r0, int64_t n_rows) {
+  return r0 + n_rows <= CudaContext::kRememberedIds ? context.last_ids() + r0 : nullptr;
+}
+
+// Queues the head of all rows with head_sm90, `chunk` rows at a time; with_logits: on_logits(row 0, logits [rows, N])
+// after each.
+template <typename F>
+QueuedHead queue_folded(CudaContext& context, Matrix hidden, const LinearOnDevice& weight, float softcap,
+                        std::span<const HeadRow> rows, bool with_logits, F on_logits) {
+  std::vector<int32_t> first_target{0}, ids;
+  for (const HeadRow& row : rows) {
+    ids.insert(ids.end(), row.targets.begin(), row.targets.end());
+    first_target.push_back(static_cast<int32_t>(ids.size()));
+  }
+  QueuedHead out{.n_rows = hidden.rows, .n_targets = static_cast<int64_t>(ids.size())};
+  out.picked = static_cast<float*>(context.arena().allocate(std::max<size_t>(ids.size(), 1) * sizeof(float)));
+  out.rows = static_cast<HeadState*>(context.arena().allocate(rows.size() * sizeof(HeadState)));
+  const int32_t* device_first = nullptr;
+  const int32_t* device_ids = nullptr;
+  if (!ids.empty()) {
+    device_first =
+        static_cast<const int32_t*>(context.stage(first_target.data(), first_target.size() * sizeof(int32_t)));
+    device_ids = static_cast<const int32_t*>(context.stage(ids.data(), ids.size() * sizeof(int32_t)));
+  }
+  const int64_t chunk = std::min<int64_t>(hidden.rows, with_logits ? 64 : 4096);
+  const int64_t n_tiles = (weight.n + kHeadTile - 1) / kHeadTile;
+  auto* folds = static_cast<HeadFold*>(context.op_scratch(static_cast<size_t>(chunk * n_tiles) * sizeof(HeadFold)));
+  const Matrix logits = with_logits ? context.matrix(chunk, weight.n, DType::f32) : Matrix{};
+  for (int64_t r0 = 0; r0 < hidden.rows; r0 += chunk) {
+    const int64_t n = std::min(chunk, hidden.rows - r0);
+    head_sm90(context, {hidden.row_range(r0, r0 + n), &weight, softcap, folds,
+                        device_first == nullptr ? nullptr : device_first + r0, device_ids, out.picked,
+                        static_cast<float*>(logits.data)});
+    merge_folds_kernel<<<static_cast<unsigned>((n + kThreads / 32 - 1) / (kThreads / 32)), kThreads, 0,
+                         context.stream()>>>(out.rows + r0, ids_at(context, r0, n), folds, static_cast<int>(n),
+                                             static_cast<int>(n_tiles));
+    HAY_LAUNCHED();
+    if (with_logits) on_logits(r0, logits.row_range(0, n), 0);
+  }
+  return out;
+}
+
+// Queues the head of all rows, chunk by chunk and slab by slab; with_logits: on_slab(row 0, logits,
+// first id) after each slab.
 template <typename F>
 QueuedHead queue_rows(CudaContext& context, Matrix hidden, const LinearOnDevice& weight, float softcap,
-                      std::span<const HeadRow> rows, F on_slab) {
+                      std::span<const HeadRow> rows, bool with_logits, F on_slab) {
   HAY_CHECK(hidden.rows == static_cast<int64_t>(rows.size()));
+  if (supports_head_sm90(context, hidden, weight)) {
+    return queue_folded(context, hidden, weight, softcap, rows, with_logits, on_slab);
+  }
   std::vector<Target> targets;
   std::vector<int> first_target{0};  // by chunk
   for (int64_t r = 0; r < hidden.rows; ++r) {
@@ -112,7 +188,7 @@ QueuedHead queue_rows(CudaContext& context, Matrix hidden, const LinearOnDevice&
     const Matrix x = hidden.row_range(r0, r0 + n_rows);
     const int begin = first_target[static_cast<size_t>(r0 / kSlabRows)];
     const int n_targets = first_target[static_cast<size_t>(r0 / kSlabRows) + 1] - begin;
-    int32_t* ids = r0 + n_rows <= CudaContext::kRememberedIds ? context.last_ids() + r0 : nullptr;
+    int32_t* ids = ids_at(context, r0, n_rows);
     for (int64_t first = 0; first < weight.n; first += kSlab) {
       const int64_t cols = std::min(kSlab, weight.n - first);
       Matrix y = logits.row_range(0, n_rows);
@@ -128,7 +204,7 @@ QueuedHead queue_rows(CudaContext& context, Matrix hidden, const LinearOnDevice&
             static_cast<int>(first), static_cast<int>(cols));
         HAY_LAUNCHED();
       }
-      on_slab(r0, y, first);
+      if (with_logits) on_slab(r0, y, first);
     }
   }
   return out;
@@ -138,7 +214,7 @@ QueuedHead queue_rows(CudaContext& context, Matrix hidden, const LinearOnDevice&
 
 QueuedHead head_queue(Context& base, Matrix hidden, const LinearWeight& weight, float softcap,
                       std::span<const HeadRow> rows) {
-  return queue_rows(of(base), hidden, on_device(weight), softcap, rows, [](int64_t, Matrix, int64_t) {});
+  return queue_rows(of(base), hidden, on_device(weight), softcap, rows, false, [](int64_t, Matrix, int64_t) {});
 }
 
 std::vector<HeadRowResult> head(Context& base, Matrix hidden, const LinearWeight& weight, float softcap,
@@ -147,16 +223,16 @@ std::vector<HeadRowResult> head(Context& base, Matrix hidden, const LinearWeight
   const bool want_logits =
       std::any_of(rows.begin(), rows.end(), [](const HeadRow& row) { return row.logits != nullptr; });
   std::vector<float> host;
-  const QueuedHead queued =
-      queue_rows(context, hidden, on_device(weight), softcap, rows, [&](int64_t r0, Matrix logits, int64_t first) {
-        if (!want_logits) return;
-        host.resize(static_cast<size_t>(logits.rows * logits.stride));
-        context.download(host.data(), logits.data, host.size() * sizeof(float));
-        for (int64_t r = 0; r < logits.rows; ++r) {
-          float* to = rows[static_cast<size_t>(r0 + r)].logits;
-          if (to != nullptr) std::copy_n(host.data() + r * logits.stride, logits.cols, to + first);
-        }
-      });
+  const QueuedHead queued = queue_rows(context, hidden, on_device(weight), softcap, rows, want_logits,
+                                       [&](int64_t r0, Matrix logits, int64_t first) {
+                                         host.resize(static_cast<size_t>(logits.rows * logits.stride));
+                                         context.download(host.data(), logits.data, host.size() * sizeof(float));
+                                         for (int64_t r = 0; r < logits.rows; ++r) {
+                                           float* to = rows[static_cast<size_t>(r0 + r)].logits;
+                                           if (to != nullptr)
+                                             std::copy_n(host.data() + r * logits.stride, logits.cols, to + first);
+                                         }
+                                       });
   std::vector<HeadState> states(rows.size());
   std::vector<float> picked(static_cast<size_t>(queued.n_targets));
   context.download(states.data(), queued.rows, states.size() * sizeof(HeadState));

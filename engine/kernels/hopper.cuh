@@ -10,8 +10,7 @@
 
 namespace hayfork::engine::cuda {
 
-// ---- mbarriers
-// ----------------------------------------------------------------------------------------------------------
+// ---- mbarriers ------------------------------------------------------------------------------------------------------
 __device__ inline void barrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(arrivals));
 }
@@ -34,14 +33,44 @@ __device__ inline void barrier_wait(uint32_t barrier, uint32_t phase) {
       : "memory");
 }
 
-// ---- copy engine
-// ---------------------------------------------------------------------------------------------------------- A box of
-// the tensor map at (column, row) into shared memory; completes on `barrier`.
+// Arrives at the barrier at the same place of another block of the cluster.
+__device__ inline void barrier_arrive_at(uint32_t barrier, uint32_t block) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+      "}\n" ::"r"(barrier),
+      "r"(block)
+      : "memory");
+}
+__device__ inline uint32_t block_in_cluster() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(rank));
+  return rank;
+}
+// All threads of the cluster's blocks.
+__device__ inline void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n" ::: "memory");
+}
+
+// ---- copy engine ----------------------------------------------------------------------------------------------------
+// A box of the tensor map at (column, row) into shared memory; completes on `barrier`.
 __device__ inline void tensor_copy(uint32_t to, const CUtensorMap* map, int column, int row, uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
       "[%4];\n" ::"r"(to),
       "l"(map), "r"(column), "r"(row), "r"(barrier)
+      : "memory");
+}
+
+// The same into every block of the cluster named by `blocks`, at the same place, completing on each one's barrier.
+__device__ inline void tensor_copy_to_cluster(uint32_t to, const CUtensorMap* map, int column, int row,
+                                              uint32_t barrier, uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%2, %3}], [%4], %5;\n" ::"r"(to),
+      "l"(map), "r"(column), "r"(row), "r"(barrier), "h"(blocks)
       : "memory");
 }
 
@@ -65,8 +94,7 @@ __device__ inline void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
 }
 
-// ---- wgmma
-// ------------------------------------------------------------------------------------------------------------------
+// ---- wgmma ----------------------------------------------------------------------------------------------------------
 __device__ inline void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
 }
@@ -76,6 +104,13 @@ __device__ inline void wgmma_commit() {
 template <int kPending>
 __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kPending) : "memory");
+}
+
+// What computes x happens before whatever waits next: ptxas moves arithmetic behind a wait it need not wait for, and
+// would so leave the multiplication in flight without anything beside it. The sleep is never taken; it is what ptxas
+// cannot move. Requires: x ≥ 0 or NaN.
+__device__ inline void computed_before(float x) {
+  asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p nanosleep.u32 0;\n}\n" ::"f"(x) : "memory");
 }
 
 // Shared-memory matrix descriptor, 128-byte swizzle. K-major operands: `leading` is not used, `stride` = bytes between

@@ -9,14 +9,14 @@
 #include <tuple>
 
 #include "engine/cuda/devices.h"
+#include "engine/kernels/fused.h"
 #include "engine/kernels/mma.cuh"
 #include "engine/kernels/twins.h"
 
 namespace hayfork::engine::cuda {
 namespace {
 
-// ---- cuBLASLt: fixed algorithms
-// ---------------------------------------------------------------------------------------
+// ---- cuBLASLt: fixed algorithms -------------------------------------------------------------------------------------
 
 struct Plan {
   cublasLtMatmulDesc_t description = nullptr;
@@ -140,10 +140,10 @@ void linear_cublas(CudaContext& context, Matrix y, Matrix x, const LinearOnDevic
                             context.workspace_bytes(), context.stream()));
 }
 
-// ---- decode rows: weights are the m16 operand, rows the n8 columns
-// ----------------------------------------------------
+// ---- decode rows: weights are the m16 operand, rows the n8 columns --------------------------------------------------
 
 constexpr int kSkinnyWarps = 8;
+constexpr int64_t kSkinnyRows = 64;  // a launch
 
 // A block computes 16 outputs for up to 8·NT rows. Its 8 warps take contiguous slices of K and are added in order.
 // Within a slice the k index is permuted the same way for both operands, so that every lane loads 16 contiguous bytes.
@@ -204,8 +204,8 @@ template <typename Out>
 void launch_skinny(CudaContext& context, Matrix y, Matrix x, const LinearOnDevice& weight) {
   const unsigned blocks = static_cast<unsigned>((weight.n + 15) / 16);
   const float* bias = weight.bias ? static_cast<const float*>(weight.bias->data()) : nullptr;
-  for (int64_t r = 0; r < x.rows; r += 64) {  // slabs of at most 64 rows
-    const int m = static_cast<int>(std::min<int64_t>(64, x.rows - r));
+  for (int64_t r = 0; r < x.rows; r += kSkinnyRows) {
+    const int m = static_cast<int>(std::min(kSkinnyRows, x.rows - r));
     const Matrix ys = y.row_range(r, r + m), xs = x.row_range(r, r + m);
     if (context.properties().major == 9) {
       linear_decode_sm90(context, ys, xs, weight);
@@ -230,8 +230,7 @@ void launch_skinny(CudaContext& context, Matrix y, Matrix x, const LinearOnDevic
   }
 }
 
-// ---- float32, no tensor cores
-// -------------------------------------------------------------------------------------------
+// ---- float32, no tensor cores ---------------------------------------------------------------------------------------
 
 constexpr int kTile = 64, kDepth = 16;
 
@@ -394,6 +393,21 @@ void linear(Context& base, Matrix y, Matrix x, const LinearWeight& w, RowKind ki
     launch_skinny<__nv_bfloat16>(context, y, input, weight);
   } else {
     launch_skinny<float>(context, y, input, weight);
+  }
+}
+
+void linear_act_mul(Context& base, Matrix y, Matrix fused, Matrix x, const LinearWeight& w, Activation act,
+                    RowKind kind) {
+  if (x.rows == 0) return;
+  CudaContext& context = of(base);
+  const LinearOnDevice& weight = on_device(w);
+  HAY_CHECK(x.cols == weight.k && 2 * y.cols == weight.n && x.rows == y.rows && x.dtype == weight.dtype);
+  const bool streams = kind == RowKind::decode && weight.dtype == DType::bf16 && context.properties().major == 9;
+  if (!streams) return linear_then_act_mul(base, y, fused, x, w, act, kind);
+  const Matrix input = aligned_input(context, x, weight.k_stride);
+  for (int64_t r = 0; r < x.rows; r += kSkinnyRows) {
+    const int64_t end = std::min(x.rows, r + kSkinnyRows);
+    linear_act_mul_decode_sm90(context, y.row_range(r, end), input.row_range(r, end), weight, act);
   }
 }
 

@@ -25,6 +25,7 @@ void linear_slab(CudaContext& context, Matrix y, Matrix x, const LinearOnDevice&
 
 // Decode rows on a device of compute capability 9; at most 64.
 void linear_decode_sm90(CudaContext& context, Matrix y, Matrix x, const LinearOnDevice& weight);
+void linear_act_mul_decode_sm90(CudaContext& context, Matrix y, Matrix x, const LinearOnDevice& weight, Activation act);
 
 // A made-up part of `n` rows as `type`, rows `stride` elements apart, zeros behind k.
 void fill_random(CudaContext& context, void* to, DType type, int64_t stride, const RandomPart& part, int64_t n,

@@ -15,11 +15,19 @@ std::unique_ptr<LinearWeight> make_linear(Context& context, std::span<const Line
 void linear(Context& context, Matrix y, Matrix x, const LinearWeight& weight, RowKind kind) {
   HAY_DISPATCH(context, linear, (context, y, x, weight, kind));
 }
+void linear_act_mul(Context& context, Matrix y, Matrix fused, Matrix x, const LinearWeight& weight, Activation act,
+                    RowKind kind) {
+  HAY_DISPATCH(context, linear_act_mul, (context, y, fused, x, weight, act, kind));
+}
 void embed(Context& context, Matrix x, std::span<const Row> rows, const LinearWeight& table, float multiplier) {
   HAY_DISPATCH(context, embed, (context, x, rows, table, multiplier));
 }
 void rmsnorm(Context& context, Matrix y, Matrix x, Vector w, float eps, NormKind kind, int64_t group) {
   HAY_DISPATCH(context, rmsnorm, (context, y, x, w, eps, kind, group));
+}
+void add_rmsnorm(Context& context, Matrix x, Matrix h, Matrix y, float scale, Vector w, float eps, NormKind kind,
+                 NonfiniteCheck check) {
+  HAY_DISPATCH(context, add_rmsnorm, (context, x, h, y, scale, w, eps, kind, check));
 }
 void add(Context& context, Matrix x, Matrix y, float scale) {
   HAY_DISPATCH(context, add, (context, x, y, scale));
@@ -39,6 +47,10 @@ void rope(Context& context, Matrix x, int64_t first_row, RopeAngles angles, int3
 }
 void kv_write(Context& context, const Pass& pass, int64_t first_row, Matrix k, Matrix v, const KvLayer& layer) {
   HAY_DISPATCH(context, kv_write, (context, pass, first_row, k, v, layer));
+}
+void finish_qkv(Context& context, const Pass& pass, Matrix q, Matrix k, Matrix v, const KvLayer& layer,
+                const QkvFinish& finish) {
+  HAY_DISPATCH(context, finish_qkv, (context, pass, q, k, v, layer, finish));
 }
 void kv_read(Context& context, const SeqView& seq, Matrix k, Matrix v, const KvLayer& layer) {
   HAY_DISPATCH(context, kv_read, (context, seq, k, v, layer));

@@ -17,9 +17,8 @@
 
 namespace hayfork::engine {
 
-// ---- linear: y[m,n] = sum_k x[m,k] W[n,k] + b[n]
-// --------------------------------------------------------------------- A weight prepared (packed) for one device. Made
-// once at load.
+// ---- linear: y[m,n] = sum_k x[m,k] W[n,k] + b[n] --------------------------------------------------------------------
+// A weight prepared (packed) for one device. Made once at load.
 class LinearWeight {
  public:
   virtual ~LinearWeight() = default;
@@ -41,16 +40,20 @@ struct LinearPart {
 };
 // Copies (and converts to context.weights()) everything; the parts may be unmapped afterwards.
 std::unique_ptr<LinearWeight> make_linear(Context& context, std::span<const LinearPart> parts, int64_t k);
+enum class Activation : uint8_t { silu, gelu_tanh };
 // Requires: x [M,K], y [M,N], y and x do not overlap. `kind` may choose the kernel (rulings A3); M never does.
 void linear(Context& context, Matrix y, Matrix x, const LinearWeight& weight, RowKind kind);
+// y = act(gate) · up of [gate; up] = x Wᵀ + b: linear, then act_mul, and the same bits as these two. Requires: y [M,F],
+// weight.n = 2F; fused [M,2F], whose contents are undefined afterwards; y may be its first F columns.
+void linear_act_mul(Context& context, Matrix y, Matrix fused, Matrix x, const LinearWeight& weight, Activation act,
+                    RowKind kind);
 
-// ---- embedding: x[t] = table[token] · multiplier
-// --------------------------------------------------------------------- `table` is the packed output matrix when the
-// embedding is tied: row gathers read the same storage, which is kept once.
+// ---- embedding: x[t] = table[token] · multiplier --------------------------------------------------------------------
+// `table` is the packed output matrix when the embedding is tied: row gathers read the same storage, which is kept
+// once.
 void embed(Context& context, Matrix x, std::span<const Row> rows, const LinearWeight& table, float multiplier);
 
-// ---- norms (model_families.md 1.2)
-// -----------------------------------------------------------------------------------
+// ---- norms (model_families.md 1.2) ----------------------------------------------------------------------------------
 enum class NormKind : uint8_t {
   llama,        // A: y = w · cast(r)
   one_cast,     // B: y = cast(w · r)
@@ -59,17 +62,22 @@ enum class NormKind : uint8_t {
 // r = x / sqrt(mean(x²) + eps) over each group of `group` columns (group = cols: the whole row; head_dim: per head, w
 // is [head_dim]). w absent: no weight. y may be x.
 void rmsnorm(Context& context, Matrix y, Matrix x, Vector w, float eps, NormKind kind, int64_t group);
+// A finished layer's residual stream checked, see mark_nonfinite(); no marks: nothing is checked.
+struct NonfiniteCheck {
+  Matrix marks{};
+  int32_t layer = 0;
+};
+// h += scale · y, then x = rmsnorm(h) over whole rows: add, mark_nonfinite, rmsnorm, and the same bits as these.
+void add_rmsnorm(Context& context, Matrix x, Matrix h, Matrix y, float scale, Vector w, float eps, NormKind kind,
+                 NonfiniteCheck check);
 
-// ---- elementwise
-// -----------------------------------------------------------------------------------------------------
-void add(Context& context, Matrix x, Matrix y, float scale);  // x += scale · y
-enum class Activation : uint8_t { silu, gelu_tanh };
+// ---- elementwise ----------------------------------------------------------------------------------------------------
+void add(Context& context, Matrix x, Matrix y, float scale);                       // x += scale · y
 void act_mul(Context& context, Matrix y, Matrix gate, Matrix up, Activation act);  // y = act(gate) · up; y may be gate
 // Orthros (arXiv 2610.13735, section 1): q[row] = scale ⊙ q[row] + offset. Columns as W_Q's outputs.
 void affine(Context& context, Matrix q, Vector scale, Vector offset);
 
-// ---- rotary embedding (model_families.md 1.3, half-split pairs)
-// ------------------------------------------------------
+// ---- rotary embedding (model_families.md 1.3, half-split pairs) -----------------------------------------------------
 struct RopeTable {
   std::vector<float> inv_freq;  // [rotary_dim/2]
   float attention_factor = 1;   // multiplies cos and sin
@@ -87,19 +95,36 @@ RopeAngles rope_angles(Context& context, std::span<const Row> rows, std::span<co
 // of the pass.
 void rope(Context& context, Matrix x, int64_t first_row, RopeAngles angles, int32_t head_dim);
 
-// ---- cache write
-// ----------------------------------------------------------------------------------------------------- Stores k [M,
-// Hkv·k_dim] and v [M, Hkv·v_dim] of rows [first_row, first_row + M) of the pass; all are base rows.
+// ---- cache write ----------------------------------------------------------------------------------------------------
+// Stores k [M, Hkv·k_dim] and v [M, Hkv·v_dim] of rows [first_row, first_row + M) of the pass; all are base rows.
 void kv_write(Context& context, const Pass& pass, int64_t first_row, Matrix k, Matrix v, const KvLayer& layer);
+// What happens to the projection's q, k and v before attention: norms of heads, Orthros' affine map of the queries of
+// each stream (before or behind the norm), rotation, and the cache write of base rows. In place of affine, rmsnorm,
+// rope and kv_write one after the other, and the same bits as these.
+struct QkvFinish {
+  int32_t head_dim = 0;
+  Vector q_norm{}, k_norm{};  // [head_dim] each; absent: no norm
+  float q_eps = 0, k_eps = 0;
+  NormKind q_kind = NormKind::llama, k_kind = NormKind::llama;
+  struct Affine {
+    Vector scale{}, offset{};  // [q's columns], or absent
+  };
+  Affine base{}, output{};  // by stream
+  bool affine_first = false;
+  RopeAngles angles{};  // half 0: no rotation
+};
+// q [rows of the pass, Hq·head_dim] in place; k, v [rows, Hkv·head_dim] are undefined afterwards.
+void finish_qkv(Context& context, const Pass& pass, Matrix q, Matrix k, Matrix v, const KvLayer& layer,
+                const QkvFinish& finish);
 // Positions [0, k.rows) of a sequence back: k [T, Hkv·k_dim], v [T, Hkv·v_dim], f32 on the CPU. The order inside a
 // block is the backend's own: nothing but these two and attention() knows it.
 void kv_read(Context& context, const SeqView& seq, Matrix k, Matrix v, const KvLayer& layer);
 
-// ---- attention
-// ------------------------------------------------------------------------------------------------------- o[t,h] =
-// sum_j softmax_j( cap(scale · q[t,h]·k[j, h/G]) ) v[j, h/G], j from max(0, t−window+1) to t, over the K/V of the row's
-// sequence in the cache; G = Hq/Hkv. cap(s) = softcap·tanh(s/softcap) when softcap > 0. A sink adds exp(sink[h]) to the
-// denominator (not scaled, not capped). Softmax in float32; keys in tiles of kBlockTokens by absolute position.
+// ---- attention ------------------------------------------------------------------------------------------------------
+// o[t,h] = sum_j softmax_j( cap(scale · q[t,h]·k[j, h/G]) ) v[j, h/G], j from max(0, t−window+1) to t, over the K/V of
+// the row's sequence in the cache; G = Hq/Hkv. cap(s) = softcap·tanh(s/softcap) when softcap > 0. A sink adds
+// exp(sink[h]) to the denominator (not scaled, not capped). Softmax in float32; keys in tiles of kBlockTokens by
+// absolute position.
 struct AttentionParams {
   int32_t n_heads = 0;  // Hq
   float scale = 0;
@@ -113,10 +138,9 @@ struct AttentionParams {
 void attention(Context& context, const Pass& pass, Matrix o, Matrix q, const KvLayer& layer,
                const AttentionParams& params);
 
-// ---- head
-// ------------------------------------------------------------------------------------------------------------ Logits
-// of hidden · Wᵀ slab by slab of the vocabulary, never a [M,V] matrix: per row the log-sum-exp (float64 sums in id
-// order), arg max with the lowest id among equals, the two largest logits, and the logits of `targets`.
+// ---- head -----------------------------------------------------------------------------------------------------------
+// Logits of hidden · Wᵀ slab by slab of the vocabulary, never a [M,V] matrix: per row the log-sum-exp (slabs added in
+// float64), arg max with the lowest id among equals, the two largest logits, and the logits of `targets`.
 struct HeadRow {
   std::span<const int32_t> targets;
   float* logits = nullptr;  // host memory for V floats, or null
@@ -150,9 +174,8 @@ QueuedHead head_queue(Context& context, Matrix hidden, const LinearWeight& weigh
 // From copies on the host. `n_targets`: of each row.
 std::vector<HeadRowResult> head_read(const HeadState* rows, const float* picked, std::span<const int32_t> n_targets);
 
-// ---- gather and checks
-// ----------------------------------------------------------------------------------------------- out[row.want] =
-// x[row] for wanted rows.
+// ---- gather and checks ----------------------------------------------------------------------------------------------
+// out[row.want] = x[row] for wanted rows.
 void gather_wanted(Context& context, Matrix out, Matrix x, std::span<const Row> rows);
 // The layer in which a row first held a NaN or an infinity. marks is [rows, 1] i32: the call for layer 0 starts every
 // row at −1, a later one keeps what is there. Nothing waits for the device until the marks are read.

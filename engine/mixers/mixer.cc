@@ -17,17 +17,29 @@ Matrix Scratch::matrix(int64_t rows, int64_t cols, DType type) {
   return m;
 }
 
-void linear_rows(LayerPass& pass, Matrix y, Matrix x, const LinearWeight& weight) {
+// f(kind, first row, end) for the rows of each kind.
+template <typename F>
+void for_kinds(const LayerPass& pass, int64_t n_rows, F f) {
   int64_t prefill_end = 0;  // rows are sorted by kind
   for (const RowGroup& group : pass.groups) {
     if (group.kind == RowKind::prefill) prefill_end = group.end;
   }
-  if (prefill_end > 0) {
-    linear(pass.context, y.row_range(0, prefill_end), x.row_range(0, prefill_end), weight, RowKind::prefill);
-  }
-  if (prefill_end < x.rows) {
-    linear(pass.context, y.row_range(prefill_end, x.rows), x.row_range(prefill_end, x.rows), weight, RowKind::decode);
-  }
+  if (prefill_end > 0) f(RowKind::prefill, 0, prefill_end);
+  if (prefill_end < n_rows) f(RowKind::decode, prefill_end, n_rows);
+}
+
+void linear_rows(LayerPass& pass, Matrix y, Matrix x, const LinearWeight& weight) {
+  for_kinds(pass, x.rows, [&](RowKind kind, int64_t begin, int64_t end) {
+    linear(pass.context, y.row_range(begin, end), x.row_range(begin, end), weight, kind);
+  });
+}
+
+void linear_act_mul_rows(LayerPass& pass, Matrix y, Matrix fused, Matrix x, const LinearWeight& weight,
+                         Activation act) {
+  for_kinds(pass, x.rows, [&](RowKind kind, int64_t begin, int64_t end) {
+    linear_act_mul(pass.context, y.row_range(begin, end), fused.row_range(begin, end), x.row_range(begin, end), weight,
+                   act, kind);
+  });
 }
 
 Norm make_norm(Loader& loader, const NormSpec& spec, int64_t group) {

@@ -68,6 +68,8 @@ class Mixer : public Block {
 
 // y = x Wᵀ + b, one call per row kind (rulings A2).
 void linear_rows(LayerPass& pass, Matrix y, Matrix x, const LinearWeight& weight);
+// The same of linear_act_mul.
+void linear_act_mul_rows(LayerPass& pass, Matrix y, Matrix fused, Matrix x, const LinearWeight& weight, Activation act);
 
 // A norm of the residual stream or of heads.
 struct NormSpec {

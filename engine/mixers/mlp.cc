@@ -17,10 +17,9 @@ class Mlp : public Block {
 
   void forward(LayerPass& pass, Matrix y, Matrix x) const override {
     Matrix fused = pass.scratch.matrix(x.rows, 2 * width_, pass.context.activation());
-    linear_rows(pass, fused, x, *gate_up_);
-    Matrix gate = fused.columns(0, width_);
-    act_mul(pass.context, gate, gate, fused.columns(width_, width_), act_);
-    linear_rows(pass, y, gate, *down_);
+    Matrix inner = fused.columns(0, width_);
+    linear_act_mul_rows(pass, inner, fused, x, *gate_up_, act_);
+    linear_rows(pass, y, inner, *down_);
   }
 
   int64_t scratch_bytes(int64_t n_rows, DType activation) const override {

@@ -38,6 +38,9 @@ class Softmax : public Mixer {
   void query_affine(LayerPass& pass, Matrix q) const;
   void rotate(LayerPass& pass, Matrix x, int32_t heads_per_kv_head) const;
   void write_kv(LayerPass& pass, Matrix k, Matrix v) const;
+  bool finishes_at_once() const;
+  void finish(LayerPass& pass, Matrix q, Matrix k, Matrix v) const;
+  void finish_in_steps(LayerPass& pass, Matrix q, Matrix k, Matrix v) const;
   void attend(LayerPass& pass, Matrix y, Matrix q, Matrix gate) const;
 
   SoftmaxSpec spec_;
@@ -135,27 +138,61 @@ void Softmax::write_kv(LayerPass& pass, Matrix k, Matrix v) const {
   }
 }
 
-void Softmax::forward(LayerPass& pass, Matrix y, Matrix x) const {
+// Whether finish_qkv() describes what this layer does between projection and attention.
+bool Softmax::finishes_at_once() const {
+  return own_kv() && !v_norm_ && spec_.kv_head_rope.empty() && (!q_norm_ || q_norm_->weight) &&
+         (!k_norm_ || k_norm_->weight);
+}
+
+void Softmax::finish(LayerPass& pass, Matrix q, Matrix k, Matrix v) const {
+  QkvFinish finish{.head_dim = spec_.head_dim,
+                   .base = {base_.scale, base_.offset},
+                   .output = {output_.scale, output_.offset},
+                   .affine_first = spec_.orthros && spec_.orthros->affine == OrthrosSpec::Affine::pre_norm};
+  if (q_norm_) {
+    finish.q_norm = q_norm_->weight;
+    finish.q_eps = q_norm_->eps;
+    finish.q_kind = q_norm_->kind;
+  }
+  if (k_norm_) {
+    finish.k_norm = k_norm_->weight;
+    finish.k_eps = k_norm_->eps;
+    finish.k_kind = k_norm_->kind;
+  }
+  if (spec_.rope >= 0) finish.angles = pass.angles[static_cast<size_t>(spec_.rope)];
+  finish_qkv(pass.context, pass.pass, q, k, v, pass.cache.kv(pass.layer), finish);
+}
+
+void Softmax::finish_in_steps(LayerPass& pass, Matrix q, Matrix k, Matrix v) const {
   Context& ctx = pass.context;
-  // One projection for all rows: K and V of output rows are made and not used, which costs less than a second GEMM and
-  // keeps base rows' bits equal to the backbone's.
-  Matrix fused = pass.scratch.matrix(x.rows, qkv_width(), ctx.activation());
-  linear_rows(pass, fused, x, *qkv_);
-  Matrix q = fused.columns(0, q_width());
   const bool pre = spec_.orthros && spec_.orthros->affine == OrthrosSpec::Affine::pre_norm;
   const bool post = spec_.orthros && spec_.orthros->affine == OrthrosSpec::Affine::post_norm;
   if (pre) query_affine(pass, q);
   if (q_norm_) (*q_norm_)(ctx, q, q);
   if (post) query_affine(pass, q);
   rotate(pass, q, spec_.n_heads / spec_.n_kv_heads);
+  if (!own_kv()) return;
+  if (k_norm_) (*k_norm_)(ctx, k, k);
+  if (v_norm_) (*v_norm_)(ctx, v, v);
+  rotate(pass, k, 1);
+  write_kv(pass, k, v);
+}
+
+void Softmax::forward(LayerPass& pass, Matrix y, Matrix x) const {
+  Context& ctx = pass.context;
+  // One projection for all rows: K and V of output rows are made and not used, which costs less than a second GEMM and
+  // keeps base rows' bits equal to the backbone's.
+  Matrix fused = pass.scratch.matrix(x.rows, qkv_width(), ctx.activation());
+  linear_rows(pass, fused, x, *qkv_);
+  Matrix q = fused.columns(0, q_width()), k, v;
   if (own_kv()) {
-    Matrix k = fused.columns(q_width(), kv_width());
-    Matrix v = fused.columns(q_width() + kv_width(), kv_width());
-    if (k_norm_) (*k_norm_)(ctx, k, k);
-    if (v_norm_) (*v_norm_)(ctx, v, v);
-    rotate(pass, k, 1);
-    write_kv(pass, k, v);
+    k = fused.columns(q_width(), kv_width());
+    v = fused.columns(q_width() + kv_width(), kv_width());
   }
+  if (finishes_at_once())
+    finish(pass, q, k, v);
+  else
+    finish_in_steps(pass, q, k, v);
   Matrix gate = spec_.gated ? fused.columns(fused.cols - q_width(), q_width()) : Matrix{};
   if (pass.wanted == nullptr) return attend(pass, y, q, gate);
   if (pass.wanted->n_want == 0) return;  // K/V are written: nothing else is asked for

@@ -73,7 +73,7 @@ class Transformer : public Model {
   Matrix layer_inputs(LayerPass& pass, Matrix h) const;
   bool skips_unwanted(const Pass& pass) const;
   Matrix run_last_layer(LayerPass& pass, Matrix h, Matrix x, Matrix y) const;
-  void run_layer(const Layer& layer, LayerPass& pass, Matrix h, Matrix x, Matrix y) const;
+  void run_layer(size_t index, LayerPass& pass, Matrix h, Matrix x, Matrix y, Matrix inputs, Matrix marks) const;
   void add_layer_input(const Layer& layer, LayerPass& pass, Matrix h, Matrix y, Matrix input) const;
   int64_t layer_scratch(int64_t n_rows) const;
   const LinearWeight& output() const { return head_ ? *head_ : *embed_; }
@@ -195,19 +195,48 @@ void add_block(Context& ctx, Matrix h, Matrix x, Matrix y, float scale, const st
   }
 }
 
-void Transformer::run_layer(const Layer& layer, LayerPass& pass, Matrix h, Matrix x, Matrix y) const {
+// The same, and x ← norm of the new h.
+void add_block_and_norm(Context& ctx, Matrix h, Matrix x, Matrix y, float scale, const std::optional<ResidualMix>& mix,
+                        const Norm& norm, NonfiniteCheck check) {
+  if (!mix && norm.group == h.cols) {
+    add_rmsnorm(ctx, x, h, y, scale, norm.weight, norm.eps, norm.kind, check);
+    return;
+  }
+  add_block(ctx, h, x, y, scale, mix);
+  if (check.marks.data != nullptr) mark_nonfinite(ctx, check.marks, h, check.layer);
+  norm(ctx, x, h);
+}
+
+// Requires: x holds the layer's first norm of h. Leaves the next layer's there.
+void Transformer::run_layer(size_t index, LayerPass& pass, Matrix h, Matrix x, Matrix y, Matrix inputs,
+                            Matrix marks) const {
   Context& ctx = pass.context;
+  const Layer& layer = layers_[index];
+  const NonfiniteCheck check{marks, static_cast<int32_t>(index)};
+  const Norm* next = index + 1 < layers_.size() ? &layers_[index + 1].mixer_norm : nullptr;
+  // What ends the layer: the addition, what Gemma 4 does behind it, the check, the next layer's norm.
+  const auto end_layer = [&](const std::optional<ResidualMix>& mix) {
+    if (next != nullptr && !layer.input_gate && !layer.scalar) {
+      return add_block_and_norm(ctx, h, x, y, layer.residual_scale, mix, *next, check);
+    }
+    add_block(ctx, h, x, y, layer.residual_scale, mix);
+    if (layer.input_gate) {
+      const int64_t width = spec_.layer_inputs->width;
+      add_layer_input(layer, pass, h, y, inputs.columns(static_cast<int64_t>(index) * width, width));
+    }
+    if (layer.scalar) combine(ctx, h, h, *layer.scalar, h, 0);
+    mark_nonfinite(ctx, marks, h, check.layer);
+    if (next != nullptr) (*next)(ctx, x, h);
+  };
   pass.scratch.rewind(0);
-  layer.mixer_norm(ctx, x, h);
   layer.mixer->forward(pass, y, x);
   if (layer.after_mixer_norm) (*layer.after_mixer_norm)(ctx, y, y);
-  add_block(ctx, h, x, y, layer.residual_scale, layer.mixer_mix);
-  if (!layer.ffn) return;
+  if (!layer.ffn) return end_layer(layer.mixer_mix);
+  add_block_and_norm(ctx, h, x, y, layer.residual_scale, layer.mixer_mix, layer.ffn_norm, {});
   pass.scratch.rewind(0);
-  layer.ffn_norm(ctx, x, h);
   layer.ffn->forward(pass, y, x);
   if (layer.after_ffn_norm) (*layer.after_ffn_norm)(ctx, y, y);
-  add_block(ctx, h, x, y, layer.residual_scale, layer.ffn_mix);
+  end_layer(layer.ffn_mix);
 }
 
 // The last layer's output is needed for wanted rows alone. Worth the gathering when these are few; slots in row order
@@ -225,7 +254,7 @@ bool Transformer::skips_unwanted(const Pass& pass) const {
   return true;
 }
 
-// Gives h of the wanted rows, in slot order.
+// Gives h of the wanted rows, in slot order. Requires: x holds the layer's first norm of h.
 Matrix Transformer::run_last_layer(LayerPass& pass, Matrix h, Matrix x, Matrix y) const {
   Context& ctx = pass.context;
   const Layer& layer = layers_.back();
@@ -238,15 +267,13 @@ Matrix Transformer::run_last_layer(LayerPass& pass, Matrix h, Matrix x, Matrix y
   gather_wanted(ctx, out, h, pass.pass.rows);
   pass.wanted = &wanted;
   pass.scratch.rewind(0);
-  layer.mixer_norm(ctx, x, h);
   Matrix few_x = x.row_range(0, wanted.n_want), few_y = y.row_range(0, wanted.n_want);
   layer.mixer->forward(pass, few_y, x);
   if (wanted.n_want == 0) return out;
   if (layer.after_mixer_norm) (*layer.after_mixer_norm)(ctx, few_y, few_y);
-  add(ctx, out, few_y, layer.residual_scale);
+  add_block_and_norm(ctx, out, few_x, few_y, layer.residual_scale, {}, layer.ffn_norm, {});
   LayerPass rest{ctx, wanted, row_groups(rows), pass.cache, pass.layer, {}, pass.scratch, out};
   rest.scratch.rewind(0);
-  layer.ffn_norm(ctx, few_x, out);
   layer.ffn->forward(rest, few_y, few_x);
   if (layer.after_ffn_norm) (*layer.after_ffn_norm)(ctx, few_y, few_y);
   add(ctx, out, few_y, layer.residual_scale);
@@ -300,16 +327,10 @@ Transformer::Output Transformer::compute(Context& context, const Pass& pass, Cac
   if (spec_.layer_inputs) inputs = layer_inputs(layer_pass, h);
   Matrix marks = context.matrix(n_rows, 1, DType::i32);
   const bool skips = skips_unwanted(pass);
+  layers_.front().mixer_norm(context, x, h);
   for (size_t i = 0; i + (skips ? 1 : 0) < layers_.size(); ++i) {
-    const Layer& layer = layers_[i];
     layer_pass.layer = static_cast<int32_t>(i);
-    run_layer(layer, layer_pass, h, x, y);
-    if (layer.input_gate) {
-      const int64_t width = spec_.layer_inputs->width;
-      add_layer_input(layer, layer_pass, h, y, inputs.columns(static_cast<int64_t>(i) * width, width));
-    }
-    if (layer.scalar) combine(context, h, h, *layer.scalar, h, 0);
-    mark_nonfinite(context, marks, h, static_cast<int32_t>(i));
+    run_layer(i, layer_pass, h, x, y, inputs, marks);
   }
   Output out;
   out.marks = marks;

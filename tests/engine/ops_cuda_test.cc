@@ -9,6 +9,7 @@
 #include <random>
 
 #include "engine/cuda/devices.h"
+#include "engine/kernels/fused.h"
 #include "engine/kernels/ops.h"
 
 namespace hayfork::engine {
@@ -154,6 +155,139 @@ TEST_P(OpsCuda, RowOpsMatch) {
   }
 }
 
+// Fused ops give the bits of the ops they stand for, and so the CPU twin's values within the same bounds.
+TEST_P(OpsCuda, LinearActMulIsLinearThenActMul) {
+  for (const auto& [width, k] : {std::pair<int64_t, int64_t>{14, 46}, {130, 200}, {520, 2560}, {1024, 6144}}) {
+    const std::vector<float> w = noise(2 * width * k, 0.1f), b = noise(2 * width), x = noise(130 * k);
+    const LinearPart part{w.data(), DType::f32, 2 * width, vector_on(*gpu_, b)};
+    const auto weight = make_linear(*gpu_, std::span(&part, 1), k);
+    for (const RowKind kind : {RowKind::prefill, RowKind::decode}) {
+      for (const Activation act : {Activation::silu, Activation::gelu_tanh}) {
+        for (const int64_t m : {130, 64, 33, 17, 9, 8, 1}) {
+          gpu_->arena().reset();
+          const Matrix in = on_gpu({x.begin(), x.begin() + m * k}, m, k);
+          Matrix fused = gpu_->matrix(m, 2 * width), steps = gpu_->matrix(m, 2 * width), y = gpu_->matrix(m, width);
+          linear_act_mul(*gpu_, fused.columns(0, width), fused, in, *weight, act, kind);
+          linear_then_act_mul(*gpu_, y, steps, in, *weight, act, kind);
+          EXPECT_EQ(from_gpu(fused.columns(0, width)), from_gpu(y)) << width << "x" << k << " m " << m;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OpsCuda, AddRmsnormIsAddThenRmsnorm) {
+  for (const int64_t cols : {132, 1032, 2048, 4096, 5120, 10240}) {
+    for (const int64_t rows : {1, 3, 600}) {
+      std::vector<float> h = noise(rows * cols);
+      const std::vector<float> y = noise(rows * cols), w = noise(cols);
+      h[static_cast<size_t>((rows - 1) * cols + 7)] = INFINITY;
+      for (const NormKind kind : {NormKind::llama, NormKind::one_cast, NormKind::zero_centred}) {
+        gpu_->arena().reset();
+        cpu_->arena().reset();
+        const Vector weight = vector_on(*gpu_, w);
+        Matrix h1 = on_gpu(h, rows, cols), h2 = on_gpu(h, rows, cols), added = on_gpu(y, rows, cols);
+        Matrix x1 = gpu_->matrix(rows, cols), x2 = gpu_->matrix(rows, cols);
+        Matrix marks1 = gpu_->matrix(rows, 1, DType::i32), marks2 = gpu_->matrix(rows, 1, DType::i32);
+        for (const int32_t layer : {0, 1}) {
+          add_rmsnorm(*gpu_, x1, h1, added, layer == 0 ? 1.f : 0.7f, weight, 1e-6f, kind, {marks1, layer});
+          add_then_rmsnorm(*gpu_, x2, h2, added, layer == 0 ? 1.f : 0.7f, weight, 1e-6f, kind, {marks2, layer});
+          const auto finite = [&](Matrix m) {  // the last row holds an infinity: bits of NaN are not compared
+            std::vector<float> v = from_gpu(m);
+            v.resize(static_cast<size_t>((rows - 1) * cols));
+            return v;
+          };
+          EXPECT_EQ(finite(h1), finite(h2)) << rows << "x" << cols;
+          EXPECT_EQ(finite(x1), finite(x2)) << rows << "x" << cols;
+          EXPECT_EQ(read_marks(*gpu_, marks1), read_marks(*gpu_, marks2));
+          EXPECT_EQ(read_marks(*gpu_, marks1).back(), 0);
+        }
+        if (rows == 1) continue;
+        Matrix hc = on_cpu(h, rows, cols), xc = cpu_->matrix(rows, cols), yc = on_cpu(y, rows, cols);
+        Matrix hg = on_gpu(h, rows, cols);
+        add_rmsnorm(*gpu_, x1, hg, added, 1.f, weight, 1e-6f, kind, {});
+        add_rmsnorm(*cpu_, xc, hc, yc, 1.f, vector_on(*cpu_, w), 1e-6f, kind, {});
+        expect_close(from_gpu(x1.row_range(0, rows - 1)), values(xc.row_range(0, rows - 1)), "add_rmsnorm", 2);
+      }
+    }
+  }
+}
+
+TEST_P(OpsCuda, FinishQkvIsItsSteps) {
+  struct Case {
+    int n_heads, n_kv, dim, half;
+    bool norms, affine, affine_first;
+  };
+  const Case cases[] = {{6, 2, 128, 64, true, false, false}, {6, 2, 64, 32, false, true, false},
+                        {4, 4, 256, 32, true, true, true},   {5, 1, 80, 40, true, true, false},
+                        {3, 1, 46, 23, true, true, true},    {4, 2, 128, 0, true, false, false},
+                        {4, 2, 96, 16, false, false, false}, {2, 1, 512, 64, true, false, false}};
+  for (const Case& c : cases) {
+    // Sequence 0 goes on from position 10, 1 begins, 2 decodes an Orthros pair at the start of a page.
+    constexpr int32_t kBlocks = 8;
+    const std::vector<int32_t> tables[3] = {{5, 0}, {3, 1}, {7, 2, 4}};
+    const int32_t* blocks[3];
+    std::vector<SeqView> seqs;
+    for (int32_t s = 0; s < 3; ++s) {
+      blocks[s] = tables[s].data();
+      seqs.push_back({&blocks[s], -1, 130, s, 1, static_cast<int32_t>(tables[s].size())});
+    }
+    std::vector<Row> rows;
+    for (int32_t p = 10; p < 75; ++p) rows.push_back({0, p, 0, Stream::base, RowKind::prefill, -1});
+    for (int32_t p = 0; p < 70; ++p) rows.push_back({0, p, 1, Stream::base, RowKind::prefill, -1});
+    rows.push_back({0, 69, 1, Stream::output, RowKind::prefill, -1});
+    rows.push_back({0, 128, 2, Stream::base, RowKind::decode, -1});
+    rows.push_back({0, 128, 2, Stream::output, RowKind::decode, -1});
+    const Pass pass{rows, seqs, 0};
+    const auto n = static_cast<int64_t>(rows.size());
+    const int64_t q_width = int64_t{c.n_heads} * c.dim, kv_width = int64_t{c.n_kv} * c.dim;
+    const int64_t width = q_width + 2 * kv_width;
+    const std::vector<float> qkv = noise(n * width), q_weight = noise(c.dim), k_weight = noise(c.dim),
+                             scale = noise(q_width), offset = noise(q_width);
+    RopeTable table;
+    for (int i = 0; i < c.half; ++i) table.inv_freq.push_back(std::pow(10000.f, -static_cast<float>(i) / 32.f));
+    const std::vector<int32_t> table_of_seq(3, 0);
+    const auto run = [&](auto finish_op, std::vector<float>& q_out, std::vector<char>& k_out,
+                         std::vector<char>& v_out) {
+      gpu_->arena().reset();
+      gpu_->begin_pass(pass);
+      const size_t bytes = static_cast<size_t>(kBlocks * c.n_kv * kBlockTokens * c.dim * size_of(GetParam()));
+      const auto k_buffer = gpu_->make_buffer(bytes), v_buffer = gpu_->make_buffer(bytes);
+      const std::vector<char> poison(bytes, static_cast<char>(0xFF));
+      gpu_->upload(k_buffer->data(), poison.data(), bytes);
+      gpu_->upload(v_buffer->data(), poison.data(), bytes);
+      const KvLayer layer{k_buffer->data(), v_buffer->data(), GetParam(), c.n_kv, c.dim, c.dim, 0};
+      const Matrix fused = on_gpu(qkv, n, width);
+      const Matrix q = fused.columns(0, q_width), k = fused.columns(q_width, kv_width),
+                   v = fused.columns(q_width + kv_width, kv_width);
+      QkvFinish finish{.head_dim = c.dim, .q_eps = 1e-6f, .k_eps = 1e-5f, .affine_first = c.affine_first};
+      if (c.norms) {
+        finish.q_norm = vector_on(*gpu_, q_weight);
+        finish.k_norm = vector_on(*gpu_, k_weight);
+        finish.k_kind = NormKind::one_cast;
+      }
+      if (c.affine) {
+        finish.base = {vector_on(*gpu_, scale), vector_on(*gpu_, offset)};
+        finish.output = {vector_on(*gpu_, offset), vector_on(*gpu_, scale)};
+      }
+      finish.angles = rope_angles(*gpu_, rows, std::span(&table, 1), table_of_seq);
+      finish_op(*gpu_, pass, q, k, v, layer, finish);
+      q_out = from_gpu(Matrix{q.data, q.dtype, n, q_width, width});
+      k_out.resize(bytes);
+      v_out.resize(bytes);
+      gpu_->download(k_out.data(), k_buffer->data(), bytes);
+      gpu_->download(v_out.data(), v_buffer->data(), bytes);
+    };
+    std::vector<float> q1, q2;
+    std::vector<char> k1, k2, v1, v2;
+    run(finish_qkv, q1, k1, v1);
+    run(finish_qkv_in_steps, q2, k2, v2);
+    EXPECT_EQ(q1, q2) << "q, d " << c.dim;
+    EXPECT_EQ(k1, k2) << "k, d " << c.dim;
+    EXPECT_EQ(v1, v2) << "v, d " << c.dim;
+  }
+}
+
 struct AttentionCase {
   int n_heads, n_kv, dim, window, window_output;
   float softcap;
@@ -255,7 +389,7 @@ TEST_P(OpsCuda, RopeWriteAndAttentionMatch) {
 
 TEST_P(OpsCuda, HeadMatches) {
   for (const int64_t vocab : {97, 8192, 20000}) {
-    const int64_t k = 64;
+    const int64_t k = vocab == 97 ? 46 : 64;
     const std::vector<float> w = noise(vocab * k, 0.3f), x = noise(33 * k);
     const LinearPart part{w.data(), DType::f32, vocab, {}};
     const auto cpu_weight = make_linear(*cpu_, std::span(&part, 1), k),
@@ -279,6 +413,33 @@ TEST_P(OpsCuda, HeadMatches) {
       for (size_t i = 0; i < logits.size(); ++i) ASSERT_NEAR(logits[i], cpu_logits[i], 1e-4) << i;
     }
   }
+}
+
+// A row's results are its own: alone, in any company, at any place.
+TEST_P(OpsCuda, HeadRowsAloneGiveTheSameBits) {
+  const int64_t vocab = 1003, k = 200, n = 300;
+  const std::vector<float> w = noise(vocab * k, 0.3f), x = noise(n * k);
+  const LinearPart part{w.data(), DType::f32, vocab, {}};
+  const auto weight = make_linear(*gpu_, std::span(&part, 1), k);
+  const std::vector<int32_t> targets = {3, 700, 1002, 3};
+  const std::vector<HeadRow> queries(static_cast<size_t>(n), HeadRow{targets, nullptr});
+  const auto all = head(*gpu_, on_gpu(x, n, k), *weight, 0, queries);
+  for (const int64_t r : {0, 63, 64, 127, 128, 200, 299}) {
+    gpu_->arena().reset();
+    const std::vector<float> row(x.begin() + r * k, x.begin() + (r + 1) * k);
+    const HeadRowResult one = head(*gpu_, on_gpu(row, 1, k), *weight, 0, std::span(queries).first(1))[0];
+    const HeadRowResult& same = all[static_cast<size_t>(r)];
+    EXPECT_EQ(one.log_sum_exp, same.log_sum_exp);
+    EXPECT_EQ(one.top1, same.top1);
+    EXPECT_EQ(one.top2, same.top2);
+    EXPECT_EQ(one.argmax, same.argmax);
+    EXPECT_EQ(one.target_logits, same.target_logits);
+  }
+  std::vector<float> bad = x;
+  bad[5 * k] = NAN;
+  bad[6 * k + 1] = INFINITY;
+  const auto some = head(*gpu_, on_gpu(bad, n, k), *weight, 0, queries);
+  for (size_t r = 0; r < 9; ++r) EXPECT_EQ(some[r].finite, r != 5 && r != 6) << r;
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, OpsCuda, ::testing::Values(DType::f32, DType::bf16),
