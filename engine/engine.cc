@@ -53,6 +53,7 @@ class EmbeddedEngine : public Engine {
     }
     return measurer_->run(what);
   }
+  std::vector<ExpertLoad> expert_load() const override { return model_->expert_load(*resolved_.context); }
   void logits(std::span<const int32_t> ids, bool all_rows,
               const std::function<void(int32_t, const float*)>& sink) override {
     const std::vector<std::vector<int32_t>> one{{ids.begin(), ids.end()}};

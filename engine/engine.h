@@ -6,8 +6,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/events.h"
+#include "engine/expert_load.h"
 #include "engine/lm.h"
 #include "engine/measurement.h"
 
@@ -52,6 +54,8 @@ class Engine : public Lm {
   virtual EngineStats stats() const = 0;
   // How long such passes take. Throws: usage, resource.
   virtual Measurement measure(const MeasureCase& what) = 0;
+  // One entry a layer with experts; empty for a model without.
+  virtual std::vector<ExpertLoad> expert_load() const = 0;
   // Logits of every row (or the last) of one sequence: `sink` gets (position, V floats). For probes.
   virtual void logits(std::span<const int32_t> ids, bool all_rows,
                       const std::function<void(int32_t, const float*)>& sink) = 0;

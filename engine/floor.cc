@@ -1,6 +1,7 @@
 #include "engine/floor.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace hayfork::engine {
 namespace {
@@ -18,21 +19,37 @@ bool two_streams(const ModelInfo& info) {
                      [](const LayerInfo& layer) { return layer.kind == "orthros"; });
 }
 
-double weight_bytes(const ModelInfo& info) {
+// Of one pass of `rows` rows: experts as they are resident, and no more of them than the rows can choose when routers
+// favour none.
+double weight_bytes(const ModelInfo& info, Mixture experts, double rows) {
   const double width = info.dtype == "f32" ? 4 : 2;
-  return width * (static_cast<double>(info.n_params_no_embedding) +
-                  static_cast<double>(info.vocab_size) * static_cast<double>(info.hidden_size));
+  double bytes = width * (static_cast<double>(info.n_params_no_embedding) +
+                          static_cast<double>(info.vocab_size) * static_cast<double>(info.hidden_size));
+  for (const ExpertLoad& layer : experts) {
+    const auto n = static_cast<double>(layer.rows.size());
+    const double chosen = n - n * std::pow(1 - layer.per_token / n, rows);
+    bytes += chosen * static_cast<double>(layer.bytes) - n * width * static_cast<double>(layer.params);
+  }
+  return bytes;
 }
 
-FloorWork work_of(const ModelInfo& info, int64_t from, int64_t to, int64_t batch, bool decode) {
+// That one row is multiplied with, without the head's.
+double active_params(const ModelInfo& info, Mixture experts) {
+  auto params = static_cast<double>(info.n_params_no_embedding);
+  for (const ExpertLoad& layer : experts)
+    params -= (static_cast<double>(layer.rows.size()) - layer.per_token) * static_cast<double>(layer.params);
+  return params;
+}
+
+FloorWork work_of(const ModelInfo& info, Mixture experts, int64_t from, int64_t to, int64_t batch, bool decode) {
   const bool two = two_streams(info);
   const auto rows = static_cast<double>(to - from), n = static_cast<double>(batch);
   const double wanted = decode ? rows : 1, output_rows = two ? wanted : 0;
   FloorWork work;
   work.flops = n * 2 *
-               (static_cast<double>(info.n_params_no_embedding) * (rows + output_rows) +
+               (active_params(info, experts) * (rows + output_rows) +
                 static_cast<double>(info.hidden_size) * info.vocab_size * wanted);
-  work.bytes = weight_bytes(info) * (decode ? rows : 1);
+  work.bytes = decode ? weight_bytes(info, experts, n) * rows : weight_bytes(info, experts, n * rows);
   for (const LayerInfo& layer : info.layers) {
     const auto begin = static_cast<double>(from), end = static_cast<double>(to);
     double keys = keys_seen(layer.window, begin, end), read = keys;
@@ -59,12 +76,12 @@ double FloorWork::seconds(const FloorRates& rates) const {
   return std::max(flops / rates.flops, bytes / rates.bytes);
 }
 
-FloorWork prefill_work(const ModelInfo& info, int64_t from, int64_t to, int64_t batch) {
-  return work_of(info, from, to, batch, false);
+FloorWork prefill_work(const ModelInfo& info, int64_t from, int64_t to, int64_t batch, Mixture experts) {
+  return work_of(info, experts, from, to, batch, false);
 }
 
-FloorWork decode_work(const ModelInfo& info, int64_t from, int64_t to, int64_t batch) {
-  return work_of(info, from, to, batch, true);
+FloorWork decode_work(const ModelInfo& info, int64_t from, int64_t to, int64_t batch, Mixture experts) {
+  return work_of(info, experts, from, to, batch, true);
 }
 
 }  // namespace hayfork::engine

@@ -7,7 +7,8 @@
 
 namespace hayfork::engine {
 
-std::unique_ptr<LinearWeight> Loader::linear(const std::vector<Part>& parts, int64_t k) {
+void Loader::with_parts(const std::vector<Part>& parts, int64_t k,
+                        const std::function<void(std::span<const LinearPart>)>& use) {
   std::vector<LinearPart> pieces;
   std::vector<TensorView> views;
   for (const Part& part : parts) {
@@ -32,17 +33,13 @@ std::unique_ptr<LinearWeight> Loader::linear(const std::vector<Part>& parts, int
     count(part.weight, std::max<int64_t>(part.slices, 1) * part.n * k);
     views.push_back(view);
   }
-  auto weight = make_linear(context_, pieces, k);
-  bytes_ += weight->bytes;
+  use(pieces);
   for (const TensorView& view : views) weights_.drop(view);
-  return weight;
 }
 
-std::unique_ptr<LinearWeight> Loader::linear(const std::vector<float>& values, const std::vector<float>& bias,
-                                             int64_t n, int64_t k) {
-  HAY_CHECK(values.size() == static_cast<size_t>(n * k) && bias.size() == static_cast<size_t>(n));
-  const LinearPart part{values.data(), DType::f32, n, vector(bias)};
-  auto weight = make_linear(context_, std::span(&part, 1), k);
+std::unique_ptr<LinearWeight> Loader::linear(const std::vector<Part>& parts, int64_t k) {
+  std::unique_ptr<LinearWeight> weight;
+  with_parts(parts, k, [&](std::span<const LinearPart> pieces) { weight = make_linear(context_, pieces, k); });
   bytes_ += weight->bytes;
   return weight;
 }

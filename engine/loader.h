@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,9 +32,9 @@ class Loader {
   };
   // Throws: as Weights.
   std::unique_ptr<LinearWeight> linear(const std::vector<Part>& parts, int64_t k);
-  // From rows made here, [n, k] with biases [n].
-  std::unique_ptr<LinearWeight> linear(const std::vector<float>& values, const std::vector<float>& bias, int64_t n,
-                                       int64_t k);
+  // The same parts as ops take them, for weights of other kinds; valid until `use` returns. Throws: as Weights.
+  void with_parts(const std::vector<Part>& parts, int64_t k,
+                  const std::function<void(std::span<const LinearPart>)>& use);
   // A float32 parameter in device memory; lives as long as the buffers (take_buffers).
   Vector vector(const std::string& name, const std::vector<int64_t>& shape);
   Vector vector(const std::vector<float>& values);  // made here, not read
@@ -44,6 +46,7 @@ class Loader {
   // Resident bytes of what was loaded; parameters read from the file, each tensor once.
   int64_t bytes() const { return bytes_; }
   int64_t n_params() const { return n_params_; }
+  void add_bytes(int64_t bytes) { bytes_ += bytes; }  // of weights made from with_parts() or from bytes
   void count(const std::string& tensor, int64_t n_params);
   std::vector<std::unique_ptr<Buffer>> take_buffers() { return std::move(buffers_); }
 

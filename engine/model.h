@@ -12,6 +12,7 @@
 #include "base/events.h"
 #include "engine/cache.h"
 #include "engine/context.h"
+#include "engine/expert_load.h"
 #include "engine/kernels/ops.h"
 #include "engine/lm.h"
 #include "engine/rows.h"
@@ -65,6 +66,8 @@ class Model {
   // Requires: context.queues(); one query a slot, in order, without logits. The results are the same bits.
   virtual QueuedPass queue(Context& context, const Pass& pass, Cache& cache, std::span<const HeadQuery> queries);
   virtual int64_t weight_bytes() const = 0;  // resident, in the compute type
+  // One entry a layer with experts. Waits for the device.
+  virtual std::vector<ExpertLoad> expert_load(Context& /*context*/) const { return {}; }
   // Scratch of one pass of `n_rows` rows with `n_want` wanted, for planning.
   virtual int64_t scratch_bytes(int64_t n_rows, int64_t n_want) const = 0;
 };

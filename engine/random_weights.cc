@@ -1,4 +1,5 @@
 // Weights::random: every value is a function of seed, name and index alone, so that threads and order do not matter.
+#include <algorithm>
 #include <cmath>
 
 #include "base/half.h"
@@ -24,9 +25,11 @@ Range range_of(const std::string& name, std::span<const int64_t> shape) {
   return {0, std::sqrt(3.0F / fan_in)};  // variance 1 / fan-in
 }
 
-uint8_t random_byte(const std::string& name, uint64_t bits) {
-  // MXFP4 exponents around 2^−7, so that expanded weights are of ordinary size; the rest are any four-bit values.
-  return static_cast<uint8_t>(name.ends_with("_scales") ? 119 + bits % 3 : bits);
+// Eight bytes from one draw. MXFP4 exponents around 2^−7, so that expanded weights are of ordinary size; the rest are
+// any four-bit values.
+uint8_t random_byte(bool exponents, uint64_t bits, size_t i) {
+  const auto byte = static_cast<uint8_t>(bits >> (8 * (i % 8)));
+  return static_cast<uint8_t>(exponents ? 119 + byte % 3 : byte);
 }
 
 }  // namespace
@@ -65,9 +68,12 @@ TensorView Weights::make_up(const std::string& name, std::span<const int64_t> sh
     });
   } else if (bytes.empty()) {
     bytes.resize(static_cast<size_t>(n));
-    parallel_for(n, 1 << 16, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        bytes[static_cast<size_t>(i)] = std::byte{random_byte(name, Rng(key + static_cast<uint64_t>(i)).next())};
+    const bool exponents = name.ends_with("_scales");
+    parallel_for((n + 7) / 8, 1 << 13, [&](int64_t begin, int64_t end) {
+      for (int64_t draw = begin; draw < end; ++draw) {
+        const uint64_t bits = Rng(key + static_cast<uint64_t>(draw)).next();
+        const size_t first = static_cast<size_t>(draw) * 8, last = std::min(first + 8, bytes.size());
+        for (size_t i = first; i < last; ++i) bytes[i] = std::byte{random_byte(exponents, bits, i)};
       }
     });
   }

@@ -41,6 +41,11 @@ struct Layouts {
   }
 };
 
+// cuBLASLt reads the bias in the type of the output.
+const void* bias_for(const LinearOnDevice& weight, DType out) {
+  return out == DType::bf16 ? weight.bias_bf16->data() : weight.bias->data();
+}
+
 Plan make_plan(CudaContext& context, const PlanKey& key, const LinearOnDevice& weight, DType out) {
   const auto& [n, k, lda, ldb, ldc, out_type, has_bias] = key;
   Plan plan;
@@ -77,7 +82,7 @@ Plan make_plan(CudaContext& context, const PlanKey& key, const LinearOnDevice& w
     HAY_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &bytes, sizeof bytes));
   }
   if (has_bias) {
-    const void* bias = weight.bias_bf16->data();
+    const void* bias = bias_for(weight, out);
     HAY_CUBLAS(cublasLtMatmulDescSetAttribute(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
   }
   cublasLtMatmulHeuristicResult_t found[16];
@@ -129,7 +134,7 @@ void linear_cublas(CudaContext& context, Matrix y, Matrix x, const LinearOnDevic
   if (found == plans.end()) found = plans.emplace(key, make_plan(context, key, weight, y.dtype)).first;
   const Plan& plan = found->second;
   if (has_bias) {
-    const void* bias = weight.bias_bf16->data();
+    const void* bias = bias_for(weight, y.dtype);
     HAY_CUBLAS(cublasLtMatmulDescSetAttribute(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
   }
   const Layouts layouts(slab.n, x.rows, weight.k, weight.k_stride, x.stride, y.stride,

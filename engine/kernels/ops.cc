@@ -93,6 +93,16 @@ void gather_wanted(Context& context, Matrix out, Matrix x, std::span<const Row> 
 void mark_nonfinite(Context& context, Matrix marks, Matrix x, int32_t layer) {
   HAY_DISPATCH(context, mark_nonfinite, (context, marks, x, layer));
 }
+std::unique_ptr<Experts> make_experts(Context& context, const ExpertShape& shape) {
+  return HAY_DISPATCH(context, make_experts, (context, shape));
+}
+void route(Context& context, Routing out, Matrix logits, const RouterParams& params, Vector scale) {
+  HAY_DISPATCH(context, route, (context, out, logits, params, scale));
+}
+void run_experts(Context& context, Matrix y, Matrix x, const Routing& routing, const Experts& experts,
+                 const ExpertActivation& act, const RowGroups& groups, void* scratch) {
+  HAY_DISPATCH(context, run_experts, (context, y, x, routing, experts, act, groups, scratch));
+}
 std::vector<int32_t> read_marks(Context& context, Matrix marks) {
   std::vector<int32_t> layers(static_cast<size_t>(marks.rows));
   context.download(layers.data(), marks.data, layers.size() * sizeof(int32_t));

@@ -1,6 +1,7 @@
 // The CPU and CUDA twins of the ops, same names and parameters in two namespaces. Only ops.cc calls them.
 #pragma once
 
+#include "engine/kernels/moe.h"
 #include "engine/kernels/ops.h"
 
 namespace hayfork::engine::cpu {

@@ -12,6 +12,7 @@
 
 #include "engine/cache.h"
 #include "engine/context.h"
+#include "engine/expert_load.h"
 #include "engine/kernels/ops.h"
 #include "engine/lm.h"
 #include "engine/rows.h"
@@ -54,6 +55,8 @@ class Block {
   // y = block(x), all rows of the pass. Requires: x, y [rows, hidden], no overlap.
   virtual void forward(LayerPass& pass, Matrix y, Matrix x) const = 0;
   virtual int64_t scratch_bytes(int64_t n_rows, DType activation) const = 0;
+  // Of a block with experts; `layer` is left to the model. Waits for the device.
+  virtual std::optional<ExpertLoad> expert_load(Context& /*context*/) const { return std::nullopt; }
 };
 
 class Mixer : public Block {

@@ -18,7 +18,7 @@ class Moe : public Block {
     router_ = loader.linear(
         {{spec.router + ".weight", spec.n_experts, spec.router_bias ? spec.router + ".bias" : "", {}}}, hidden);
     if (!spec.expert_scale.empty()) expert_scale_ = loader.vector(spec.expert_scale, {spec.n_experts});
-    weights_ = load_experts(loader, spec, hidden);
+    experts_ = load_experts(loader, spec, hidden);
     if (spec.shared) shared_ = make_mlp(loader, *spec.shared, hidden);
     if (!spec.shared_gate.empty()) shared_gate_ = loader.linear({{spec.shared_gate + ".weight", 1, "", {}}}, hidden);
   }
@@ -29,30 +29,35 @@ class Moe : public Block {
   void forward_routed(LayerPass& pass, Matrix y, Matrix x, Matrix router_input) const {
     Context& ctx = pass.context;
     const int64_t start = pass.scratch.mark();
-    Matrix logits = pass.scratch.matrix(x.rows, spec_.n_experts, ctx.activation());
+    Matrix logits = pass.scratch.matrix(x.rows, spec_.n_experts, DType::f32);  // unrounded: fewer experts are swapped
     linear_rows(pass, logits, router_input, *router_);
     const int32_t k = spec_.router_params.top_k;
     const Routing routing{static_cast<int32_t*>(pass.scratch.matrix(x.rows, k, DType::i32).data),
                           static_cast<float*>(pass.scratch.matrix(x.rows, k, DType::f32).data), k};
     route(ctx, routing, logits, spec_.router_params, expert_scale_);
     const int64_t after_routing = pass.scratch.mark();
-    const ExpertScratch scratch{pass.scratch.matrix(x.rows, hidden_, ctx.activation()),
-                                pass.scratch.matrix(x.rows, 2 * spec_.width, ctx.activation()),
-                                pass.scratch.matrix(x.rows, hidden_, ctx.activation())};
-    run_experts(ctx, y, x, routing, weights_, spec_.act, pass.groups, scratch);
+    Matrix memory = pass.scratch.matrix(1, experts_->scratch_bytes(x.rows, k), DType::u8);
+    run_experts(ctx, y, x, routing, *experts_, spec_.act, pass.groups, memory.data);
     pass.scratch.rewind(after_routing);
     if (shared_) add_shared(pass, y, x);
     pass.scratch.rewind(start);
   }
 
+  std::optional<ExpertLoad> expert_load(Context& context) const override {
+    return ExpertLoad{.layer = 0,
+                      .per_token = spec_.router_params.top_k,
+                      .params = 3 * hidden_ * spec_.width,
+                      .bytes = experts_->bytes / spec_.n_experts,
+                      .rows = experts_->load(context)};
+  }
+
   int64_t scratch_bytes(int64_t n_rows, DType activation) const override {
-    const int64_t experts =
-        2 * Scratch::bytes(n_rows, hidden_, activation) + Scratch::bytes(n_rows, 2 * spec_.width, activation);
+    const int64_t experts = Scratch::bytes(1, experts_->scratch_bytes(n_rows, spec_.router_params.top_k), DType::u8);
     const int64_t shared = shared_
                                ? Scratch::bytes(n_rows, hidden_, activation) + Scratch::bytes(n_rows, 1, activation) +
                                      shared_->scratch_bytes(n_rows, activation)
                                : 0;
-    return Scratch::bytes(n_rows, spec_.n_experts, activation) +
+    return Scratch::bytes(n_rows, spec_.n_experts, DType::f32) +
            2 * Scratch::bytes(n_rows, spec_.router_params.top_k, DType::f32) + std::max(experts, shared);
   }
 
@@ -73,7 +78,7 @@ class Moe : public Block {
   int64_t hidden_;
   std::unique_ptr<LinearWeight> router_, shared_gate_;
   Vector expert_scale_;
-  ExpertWeights weights_;
+  std::unique_ptr<Experts> experts_;
   std::unique_ptr<Block> shared_;
 };
 
@@ -105,6 +110,8 @@ class MoeBesideMlp : public Block {
     after_experts_(ctx, sum, sum);
     add(ctx, y, sum, 1);
   }
+
+  std::optional<ExpertLoad> expert_load(Context& context) const override { return moe_.expert_load(context); }
 
   int64_t scratch_bytes(int64_t n_rows, DType activation) const override {
     return std::max(mlp_->scratch_bytes(n_rows, activation),

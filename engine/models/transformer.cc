@@ -61,6 +61,7 @@ class Transformer : public Model {
   int64_t weight_bytes() const override { return weight_bytes_; }
   int64_t scratch_bytes(int64_t n_rows, int64_t n_want) const override;
   int32_t rope_class(int32_t n_tokens) const override;
+  std::vector<ExpertLoad> expert_load(Context& context) const override;
 
  private:
   // What a pass leaves in the arena.
@@ -130,6 +131,17 @@ std::vector<StateSpec> Transformer::state_specs() const {
   std::vector<StateSpec> specs;
   for (const Layer& layer : layers_) specs.push_back(layer.mixer->state());
   return specs;
+}
+
+std::vector<ExpertLoad> Transformer::expert_load(Context& context) const {
+  std::vector<ExpertLoad> all;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    auto load = layers_[i].ffn ? layers_[i].ffn->expert_load(context) : std::nullopt;
+    if (!load) continue;
+    load->layer = static_cast<int32_t>(i);
+    all.push_back(std::move(*load));
+  }
+  return all;
 }
 
 int64_t Transformer::layer_scratch(int64_t n_rows) const {

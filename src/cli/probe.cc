@@ -1,5 +1,7 @@
 #include "cli/probe.h"
 
+#include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
@@ -29,7 +31,10 @@ void declare_probe(Flags& flags, ProbeFlags& probe) {
   flags.toggle("allow-beyond-window", probe.allow_beyond_window,
                "Also compute positions past the model's own maximum length.");
   flags.group("Output");
-  flags.text("stats", probe.stats, "FILE", "Write rows computed and reused, time and memory as JSON.").kind = "file";
+  flags
+      .text("stats", probe.stats, "FILE",
+            "Write rows computed, reused and given to each expert, time and memory as JSON.")
+      .kind = "file";
   flags.choice("format", probe.format, {"jsonl"}, "How answers are printed.");
 }
 
@@ -50,18 +55,27 @@ std::unique_ptr<engine::Engine> open_probe(const ProbeFlags& flags, Console& con
 void write_stats(const ProbeFlags& flags, const engine::Engine& engine) {
   if (flags.stats.empty()) return;
   const engine::EngineStats stats = engine.stats();
-  const ordered_json value = {{"schema", "hayfork/probe-stats/1"},
-                              {"rows", {{"base", stats.rows_base}, {"output", stats.rows_output}}},
-                              {"rows_reused", stats.rows_reused},
-                              {"passes", stats.n_passes},
-                              {"busy", stats.busy},
-                              {"peak_bytes", stats.peak_bytes},
-                              {"planned_bytes", stats.planned_bytes},
-                              {"prefill_ms", stats.prefill_ms},
-                              {"decode_ms", stats.decode_ms},
-                              {"device", engine.info().device},
-                              {"dtype", engine.info().dtype},
-                              {"numerics_id", engine.info().numerics_id}};
+  ordered_json value = {{"schema", "hayfork/probe-stats/1"},
+                        {"rows", {{"base", stats.rows_base}, {"output", stats.rows_output}}},
+                        {"rows_reused", stats.rows_reused},
+                        {"passes", stats.n_passes},
+                        {"busy", stats.busy},
+                        {"peak_bytes", stats.peak_bytes},
+                        {"planned_bytes", stats.planned_bytes},
+                        {"prefill_ms", stats.prefill_ms},
+                        {"decode_ms", stats.decode_ms},
+                        {"device", engine.info().device},
+                        {"dtype", engine.info().dtype},
+                        {"numerics_id", engine.info().numerics_id}};
+  for (const engine::ExpertLoad& load : engine.expert_load()) {
+    const int64_t rows = std::accumulate(load.rows.begin(), load.rows.end(), int64_t{0});
+    const int64_t busiest = *std::max_element(load.rows.begin(), load.rows.end());
+    const double mean = static_cast<double>(rows) / static_cast<double>(load.rows.size());
+    value["experts"].push_back({{"layer", load.layer},
+                                {"top_k", load.per_token},
+                                {"rows", load.rows},
+                                {"busiest_over_mean", rows == 0 ? 0 : static_cast<double>(busiest) / mean}});
+  }
   write_file_atomically(flags.stats, value.dump(1) + "\n");
 }
 

@@ -99,6 +99,22 @@ runs::Section facts(const engine::ModelInfo& info, const engine::Tokenizer* toke
   return section;
 }
 
+// "24 layers of 32 experts, 4 a token   3.61 B of 20.91 B parameters a token   10.15 GB in experts"
+std::string experts_note(const engine::Engine& engine) {
+  const std::vector<engine::ExpertLoad> layers = engine.expert_load();
+  if (layers.empty()) return "";
+  int64_t idle = 0, bytes = 0;
+  for (const engine::ExpertLoad& layer : layers) {
+    const auto n = static_cast<int64_t>(layer.rows.size());
+    idle += (n - layer.per_token) * layer.params;
+    bytes += n * layer.bytes;
+  }
+  const int64_t all = engine.info().n_params;
+  return fmt::format("{} {} of {} experts, {} a token   {} of {} parameters a token   {} in experts", layers.size(),
+                     layers.size() == 1 ? "layer" : "layers", layers.front().rows.size(), layers.front().per_token,
+                     millions(all - idle), millions(all), format_bytes(static_cast<double>(bytes)));
+}
+
 int run(const ModelOptions& options, Console& console) {
   engine::EngineOptions how = engine_options(options.engine, console);
   how.weights_digest = options.digest;
@@ -108,6 +124,7 @@ int run(const ModelOptions& options, Console& console) {
   runs::Section layers{.name = "layers", .table = layer_table(info, people)};
   double per_token = 0;
   for (const engine::LayerInfo& layer : info.layers) per_token += static_cast<double>(layer.state_bytes_per_token);
+  if (const std::string experts = experts_note(*engine); !experts.empty()) layers.notes.push_back(experts);
   const int64_t example = std::min<int64_t>(32768, info.max_length > 0 ? info.max_length : 32768);
   layers.notes.push_back(fmt::format("state/token {} {}   {} tokens {}", format_bytes(per_token), info.kv_dtype,
                                      format_count(example), format_bytes(state_bytes(info, example))));

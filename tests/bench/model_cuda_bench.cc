@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "engine/cuda/devices.h"
@@ -35,11 +36,12 @@ struct Bench {
     info.dtype = "bf16";
     const FloorRates rates = *known_rates("NVIDIA H200");
     const int64_t prompt = what.n_prompt, batch = what.batch;
+    const std::vector<ExpertLoad> experts = model->expert_load(*context);
     std::printf("%-32s batch %d%s  prefill %6d  %8.3f s  %.2f x floor", name.c_str(), what.batch,
                 graphs ? "" : " eager", what.n_prompt, m.prefill_ms / 1e3,
-                m.prefill_ms / 1e3 / prefill_work(info, 0, prompt, batch).seconds(rates));
+                m.prefill_ms / 1e3 / prefill_work(info, 0, prompt, batch, experts).seconds(rates));
     if (what.n_gen > 0) {
-      const double floor = decode_work(info, prompt, prompt + what.n_gen, batch).seconds(rates);
+      const double floor = decode_work(info, prompt, prompt + what.n_gen, batch, experts).seconds(rates);
       std::printf("   decode %7.1f tok/s  %.2f x floor", what.n_gen * batch / m.decode_ms * 1e3,
                   m.decode_ms / 1e3 / floor);
     }

@@ -10,7 +10,7 @@
 #include "engine/kernels/decay_attention.h"
 #include "engine/kernels/gated_delta.h"
 #include "engine/kernels/moe.h"
-#include "engine/mixers/experts.h"
+#include "engine/kernels/mxfp4.h"
 #include "engine/mixers/lightning.h"
 
 namespace hayfork::engine {
