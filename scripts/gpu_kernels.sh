@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gpu_kernels.sh OUTDIR: builds the CUDA kernels, their CPU twins, tests and benchmarks alone, without CMake and without most
 # of the dependencies: for tuning on a GPU machine that has nvcc, g++, fmt, GoogleTest and Google Benchmark and little else.
-# Libraries and headers are looked for in LIBS (a folder) first. Leaves OUTDIR/{ops,moe}_cuda_test and OUTDIR/{ops,moe}_cuda_bench.
+# Libraries and headers are looked for in LIBS (a folder) first. Leaves OUTDIR/{ops,moe,recurrent}_cuda_{test,bench}.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:?usage: gpu_kernels.sh OUTDIR}
@@ -16,7 +16,8 @@ v4="$v3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512"
 
 {
   for f in engine/kernels/*.cc engine/kernels/simd/dispatch.cc engine/cpu_context.cc engine/context.cc engine/tensor.cc \
-           src/base/error.cc src/base/parallel.cc tests/engine/{ops,moe}_cuda_test.cc tests/bench/{ops,moe}_cuda_bench.cc; do
+           src/base/error.cc src/base/parallel.cc \
+           tests/engine/{ops,moe,recurrent}_cuda_test.cc tests/bench/{ops,moe,recurrent}_cuda_bench.cc; do
     echo "$host -c $f -o $out/$(echo "$f" | tr / _).o"
   done
   for f in generic x86_v3 x86_v4 x86_v4_bf16; do
@@ -35,7 +36,7 @@ v4="$v3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512"
 
 objects=$(ls "$out"/*.o | grep -v '_test\.cc\.o\|_bench\.cc\.o')
 link="nvcc -Xcompiler -fopenmp -L$libs -L/usr/local/cuda/lib64"
-for part in ops moe; do
+for part in ops moe recurrent; do
   $link -o "$out/${part}_cuda_test" "$out/tests_engine_${part}_cuda_test.cc.o" $objects -lgtest -lgtest_main -lfmt -lcublasLt
   $link -o "$out/${part}_cuda_bench" "$out/tests_bench_${part}_cuda_bench.cc.o" $objects -lbenchmark -lfmt -lcublasLt
 done

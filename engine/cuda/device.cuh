@@ -69,6 +69,18 @@ struct SplitRun {
   int32_t max_pos;
 };
 
+// Rows of one sequence, for the recurrent ops: of each kind and stream a stretch of the pass, ascending by position.
+struct SequenceSpans {
+  int32_t slot;                      // of its state
+  int32_t first[4] = {}, n[4] = {};  // row indices; [kind · 2 + stream]
+  int32_t first_cell = 0, n_cells = 0;
+};
+// A chunk (kChunkRows positions of the absolute grid) that prefill rows of a sequence touch: those of a pass, and the
+// one before when it is still open.
+struct ChunkCell {
+  int32_t seq, index;  // positions index · kChunkRows …
+};
+
 // What kernels read of the pass in flight, in device memory.
 struct DevicePass {
   const Row* rows = nullptr;
@@ -85,7 +97,10 @@ struct DevicePass {
   int32_t n_items = 0;
   const int32_t* split_rows = nullptr;  // row indices
   int32_t n_split_rows = 0;
-  int32_t max_pos = -1;  // over all rows
+  int32_t max_pos = -1;                      // over all rows
+  const SequenceSpans* sequences = nullptr;  // one a sequence of the pass
+  int32_t n_sequences = 0;
+  const ChunkCell* cells = nullptr;  // by sequence, ascending
 };
 
 __host__ __device__ inline const int32_t* block_table(const DevicePass& pass, int32_t seq, int32_t group) {
@@ -138,6 +153,9 @@ class CudaArena : public Arena {
   std::vector<DeviceMemory> overflow_;
 };
 
+// Fills both lists (sequences.cu).
+void split_sequences(const Pass& pass, std::vector<SequenceSpans>& sequences, std::vector<ChunkCell>& cells);
+
 class CudaContext : public Context {
  public:
   CudaContext(int device, DType weights);
@@ -164,6 +182,9 @@ class CudaContext : public Context {
   size_t workspace_bytes() const { return kWorkspaceBytes; }
   const DevicePass& pass() const { return device_pass_; }
   const std::vector<SplitRun>& split_runs() const { return split_runs_; }
+  // As in DevicePass, on the host.
+  const std::vector<SequenceSpans>& sequences() const { return sequences_; }
+  const std::vector<ChunkCell>& cells() const { return cells_; }
   const SplitItem& split_item(int32_t i) const { return split_items_[static_cast<size_t>(i)]; }
   // The device copy of a stretch of the pass's rows. Requires: `rows` lies inside the pass in flight.
   const Row* device_rows(std::span<const Row> rows) const;
@@ -200,6 +221,8 @@ class CudaContext : public Context {
   void split_pass(const Pass& pass);
   std::vector<SplitItem> split_items_;
   std::vector<SplitRun> split_runs_;
+  std::vector<SequenceSpans> sequences_;
+  std::vector<ChunkCell> cells_;
   // Pinned slabs used in turn: the host fills one while copies of the others may still run. A slab is free again when
   // the pass it served has run, and two passes in flight begin up to four times.
   struct Slab {

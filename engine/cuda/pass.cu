@@ -122,6 +122,7 @@ void CudaContext::begin_pass(const Pass& pass) {
   out = {};
   out.n_rows = static_cast<int32_t>(pass.rows.size());
   split_pass(pass);
+  split_sequences(pass, sequences_, cells_);
   for (const SeqView& seq : pass.seqs) {
     out.n_groups = std::max(out.n_groups, seq.n_groups);
     out.max_blocks = std::max(out.max_blocks, seq.n_blocks);
@@ -136,12 +137,15 @@ void CudaContext::begin_pass(const Pass& pass) {
   out.n_wide_tiles = static_cast<int32_t>(wide_tiles_.size());
   out.n_items = static_cast<int32_t>(split_items_.size());
   out.n_split_rows = static_cast<int32_t>(split_rows_.size());
+  out.n_sequences = static_cast<int32_t>(sequences_.size());
   const size_t table_bytes = pass.seqs.size() * groups * blocks * sizeof(int32_t);
   const size_t bytes[] = {pass.rows.size_bytes(),
                           tiles_.size() * sizeof(RowTile),
                           split_items_.size() * sizeof(SplitItem),
                           split_rows_.size() * sizeof(int32_t),
                           wide_tiles_.size() * sizeof(RowTile),
+                          sequences_.size() * sizeof(SequenceSpans),
+                          cells_.size() * sizeof(ChunkCell),
                           table_bytes};
   size_t total = 0;
   for (const size_t n : bytes) total += aligned(n);
@@ -159,6 +163,8 @@ void CudaContext::begin_pass(const Pass& pass) {
   out.items = static_cast<const SplitItem*>(piece(2, split_items_.data()));
   out.split_rows = static_cast<const int32_t*>(piece(3, split_rows_.data()));
   out.wide_tiles = static_cast<const RowTile*>(piece(4, wide_tiles_.data()));
+  out.sequences = static_cast<const SequenceSpans*>(piece(5, sequences_.data()));
+  out.cells = static_cast<const ChunkCell*>(piece(6, cells_.data()));
   out.tables = reinterpret_cast<const int32_t*>(to + at);
   if (from == nullptr) return;  // a recording's uploads are made before each run of it
   auto* tables = reinterpret_cast<int32_t*>(from + at);

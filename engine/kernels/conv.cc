@@ -6,10 +6,11 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "engine/kernels/cpu_only.h"
 #include "engine/kernels/simd/simd.h"
+#include "engine/kernels/twins.h"
 
 namespace hayfork::engine {
+namespace cpu {
 namespace {
 
 constexpr int64_t kBlock = 256;  // channels a task: a sequence alone keeps several threads busy
@@ -47,10 +48,8 @@ void for_rows(Matrix x, const Body& body) {
 
 }  // namespace
 
-void causal_conv_silu(Context& context, const Pass& pass, Matrix x, Vector w, Vector bias, int64_t taps,
-                      StateView state) {
-  require_cpu(context, "a causal convolution");
-  HAY_CHECK(taps >= 2 && taps <= kMaxTaps && w.size == taps * x.cols && (!bias || bias.size == x.cols));
+void causal_conv_silu(Context&, const Pass& pass, Matrix x, Vector w, Vector bias, int64_t taps, StateView state) {
+  HAY_CHECK(taps <= kMaxTaps);
   const std::vector<SequenceRows> sequences = rows_by_sequence(pass);
   const int64_t blocks = (x.cols + kBlock - 1) / kBlock;
   parallel_for(static_cast<int64_t>(sequences.size()) * blocks, 1, [&](int64_t begin, int64_t end) {
@@ -64,16 +63,12 @@ void causal_conv_silu(Context& context, const Pass& pass, Matrix x, Vector w, Ve
   });
 }
 
-void silu(Context& context, Matrix y, Matrix x) {
-  require_cpu(context, "SiLU");
-  HAY_CHECK(y.rows == x.rows && y.cols == x.cols);
+void silu(Context&, Matrix y, Matrix x) {
   const std::vector<float> ones(static_cast<size_t>(x.cols), 1.0F);
   for_rows(x, [&](int64_t m) { cpu::simd().silu_mul(x.f32(m), ones.data(), y.f32(m), x.cols); });
 }
 
-void l2norm(Context& context, Matrix x, float eps, float scale, int64_t group) {
-  require_cpu(context, "an L2 norm");
-  HAY_CHECK(group >= 1 && x.cols % group == 0);
+void l2norm(Context&, Matrix x, float eps, float scale, int64_t group) {
   // x / sqrt(Σx² + eps) = x / sqrt(mean + eps/n) / sqrt(n): the RMS norm's loop with other constants.
   const auto n = static_cast<float>(group);
   const float factor = scale / std::sqrt(n);
@@ -83,6 +78,22 @@ void l2norm(Context& context, Matrix x, float eps, float scale, int64_t group) {
       cpu::simd().scale(x.f32(m) + c, factor, group);
     }
   });
+}
+
+}  // namespace cpu
+
+void causal_conv_silu(Context& context, const Pass& pass, Matrix x, Vector w, Vector bias, int64_t taps,
+                      StateView state) {
+  HAY_CHECK(taps >= 2 && w.size == taps * x.cols && (!bias || bias.size == x.cols));
+  HAY_DISPATCH(context, causal_conv_silu, (context, pass, x, w, bias, taps, state));
+}
+void silu(Context& context, Matrix y, Matrix x) {
+  HAY_CHECK(y.rows == x.rows && y.cols == x.cols);
+  HAY_DISPATCH(context, silu, (context, y, x));
+}
+void l2norm(Context& context, Matrix x, float eps, float scale, int64_t group) {
+  HAY_CHECK(group >= 1 && x.cols % group == 0);
+  HAY_DISPATCH(context, l2norm, (context, x, eps, scale, group));
 }
 
 }  // namespace hayfork::engine

@@ -7,10 +7,11 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "engine/kernels/cpu_only.h"
 #include "engine/kernels/simd/simd.h"
+#include "engine/kernels/twins.h"
 
 namespace hayfork::engine {
+namespace cpu {
 namespace {
 
 constexpr int64_t kHeaderFloats = 16;  // length; one line
@@ -78,17 +79,16 @@ void for_rows(Matrix x, const Body& body) {
 
 }  // namespace
 
-int64_t decay_attention_state_bytes(const Context& context, const DecayHeads& heads) {
-  require_cpu(context, "a linear-attention layer");
+int64_t decay_attention_state_bytes(const Context&, const DecayHeads& heads, bool) {
   return state_bytes(heads.n * head_floats(heads));
 }
 
-void decay_attention(Context& context, const Pass& pass, Matrix o, Matrix q, Matrix k, Matrix v, const Decay& decay,
-                     Matrix v_scale, Vector skip, const DecayHeads& p, StateView state) {
-  require_cpu(context, "a linear-attention layer");
-  HAY_CHECK(q.cols == int64_t{p.n_q} * p.dk && k.cols == int64_t{p.n_k} * p.dk && v.cols == int64_t{p.n_v} * p.dv);
-  HAY_CHECK(o.cols == int64_t{p.n} * p.dv && p.n % p.n_q == 0 && p.n % p.n_k == 0 && p.n % p.n_v == 0);
-  HAY_CHECK(!skip || skip.size == p.n || skip.size == o.cols);
+int64_t decay_attention_chunk_bytes(const Context&, const DecayHeads&, bool) {
+  return 0;
+}
+
+void decay_attention(Context&, const Pass& pass, Matrix o, Matrix q, Matrix k, Matrix v, const Decay& decay,
+                     Matrix v_scale, Vector skip, const DecayHeads& p, StateView state, Matrix) {
   const std::vector<SequenceRows> sequences = rows_by_sequence(pass);
   const Inputs inputs{pass, o, q, k, v, decay, v_scale, skip, p};
   parallel_for(static_cast<int64_t>(sequences.size()) * p.n, 1, [&](int64_t begin, int64_t end) {
@@ -102,27 +102,51 @@ void decay_attention(Context& context, const Pass& pass, Matrix o, Matrix q, Mat
   });
 }
 
-void mamba2_steps(Context& context, Matrix dt, Matrix a, Vector dt_bias, Vector a_log, float low, float high) {
-  require_cpu(context, "a Mamba-2 layer");
-  HAY_CHECK(dt.cols == a.cols && dt.rows == a.rows && dt_bias.size == dt.cols && a_log.size == dt.cols);
+void mamba2_steps(Context&, Matrix steps, Matrix a, Matrix dt, Vector dt_bias, Vector a_log, float low, float high) {
   for_rows(dt, [&](int64_t m) {
     for (int64_t h = 0; h < dt.cols; ++h) {
       const float step = std::clamp(softplus(dt.f32(m)[h] + dt_bias.data[h]), low, high);
-      dt.f32(m)[h] = step;
+      steps.f32(m)[h] = step;
       a.f32(m)[h] = -std::exp(a_log.data[h]) * step;
     }
   });
 }
 
-void log_sigmoid(Context& context, Matrix x, float scale, float floor) {
-  require_cpu(context, "a GLA layer");
+void log_sigmoid(Context&, Matrix y, Matrix x, float scale, float floor) {
   for_rows(x, [&](int64_t m) {
-    float* row = x.f32(m);
+    const float* row = x.f32(m);
+    float* to = y.f32(m);
     for (int64_t c = 0; c < x.cols; ++c) {
       const float log = std::min(row[c], 0.0F) - std::log1p(std::exp(-std::abs(row[c])));
-      row[c] = std::max(log * scale, floor);
+      to[c] = std::max(log * scale, floor);
     }
   });
+}
+
+}  // namespace cpu
+
+int64_t decay_attention_state_bytes(const Context& context, const DecayHeads& heads, bool per_channel) {
+  return HAY_DISPATCH(context, decay_attention_state_bytes, (context, heads, per_channel));
+}
+int64_t decay_attention_chunk_bytes(const Context& context, const DecayHeads& heads, bool per_channel) {
+  return HAY_DISPATCH(context, decay_attention_chunk_bytes, (context, heads, per_channel));
+}
+void decay_attention(Context& context, const Pass& pass, Matrix o, Matrix q, Matrix k, Matrix v, const Decay& decay,
+                     Matrix v_scale, Vector skip, const DecayHeads& p, StateView state, Matrix scratch) {
+  HAY_CHECK(q.cols == int64_t{p.n_q} * p.dk && k.cols == int64_t{p.n_k} * p.dk && v.cols == int64_t{p.n_v} * p.dv);
+  HAY_CHECK(o.cols == int64_t{p.n} * p.dv && p.n % p.n_q == 0 && p.n % p.n_k == 0 && p.n % p.n_v == 0);
+  HAY_CHECK(!skip || skip.size == p.n || skip.size == o.cols);
+  HAY_DISPATCH(context, decay_attention, (context, pass, o, q, k, v, decay, v_scale, skip, p, state, scratch));
+}
+void mamba2_steps(Context& context, Matrix steps, Matrix a, Matrix dt, Vector dt_bias, Vector a_log, float low,
+                  float high) {
+  HAY_CHECK(dt.cols == a.cols && dt.rows == a.rows && dt_bias.size == dt.cols && a_log.size == dt.cols);
+  HAY_CHECK(steps.cols == dt.cols && steps.rows == dt.rows && steps.dtype == DType::f32 && a.dtype == DType::f32);
+  HAY_DISPATCH(context, mamba2_steps, (context, steps, a, dt, dt_bias, a_log, low, high));
+}
+void log_sigmoid(Context& context, Matrix y, Matrix x, float scale, float floor) {
+  HAY_CHECK(y.rows == x.rows && y.cols == x.cols && y.dtype == DType::f32);
+  HAY_DISPATCH(context, log_sigmoid, (context, y, x, scale, floor));
 }
 
 }  // namespace hayfork::engine

@@ -7,10 +7,11 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "engine/kernels/cpu_only.h"
 #include "engine/kernels/simd/simd.h"
+#include "engine/kernels/twins.h"
 
 namespace hayfork::engine {
+namespace cpu {
 namespace {
 
 // State: per state head j [length (one line)] [S] [S before the last write, when output rows read before it].
@@ -115,17 +116,16 @@ class Walk {
 
 }  // namespace
 
-int64_t gated_delta_state_bytes(const Context& context, const GatedDeltaParams& params) {
-  require_cpu(context, "a Gated DeltaNet layer");
+int64_t gated_delta_state_bytes(const Context&, const GatedDeltaParams& params) {
   return state_bytes(params.n_v * head_floats(params));
 }
 
-void gated_delta(Context& context, const Pass& pass, Matrix o, Matrix q, Matrix k, Matrix v, Matrix a, Matrix b,
-                 Vector a_log, Vector dt_bias, const GatedDeltaParams& p, StateView state) {
-  require_cpu(context, "a Gated DeltaNet layer");
-  HAY_CHECK(q.cols == int64_t{p.n_q} * p.dk && k.cols == int64_t{p.n_k} * p.dk && v.cols == int64_t{p.n_v} * p.dv);
-  HAY_CHECK(o.cols == int64_t{p.n_out()} * p.dv && a.cols == p.n_v && b.cols == p.n_v && a_log.size == p.n_v);
-  HAY_CHECK(dt_bias.size == p.n_v && p.n_out() % p.n_v == 0 && p.n_out() % p.n_q == 0 && p.n_v % p.n_k == 0);
+int64_t gated_delta_chunk_bytes(const Context&, const GatedDeltaParams&) {
+  return 0;
+}
+
+void gated_delta(Context&, const Pass& pass, Matrix o, Matrix q, Matrix k, Matrix v, Matrix a, Matrix b, Vector a_log,
+                 Vector dt_bias, const GatedDeltaParams& p, StateView state, Matrix) {
   const std::vector<SequenceRows> sequences = rows_by_sequence(pass);
   const Inputs inputs{pass, o, q, k, v, a, b, a_log, dt_bias, p};
   parallel_for(static_cast<int64_t>(sequences.size()) * p.n_v, 1, [&](int64_t begin, int64_t end) {
@@ -136,6 +136,22 @@ void gated_delta(Context& context, const Pass& pass, Matrix o, Matrix q, Matrix 
       Walk(inputs, rows, j, at).run();
     }
   });
+}
+
+}  // namespace cpu
+
+int64_t gated_delta_state_bytes(const Context& context, const GatedDeltaParams& params) {
+  return HAY_DISPATCH(context, gated_delta_state_bytes, (context, params));
+}
+int64_t gated_delta_chunk_bytes(const Context& context, const GatedDeltaParams& params) {
+  return HAY_DISPATCH(context, gated_delta_chunk_bytes, (context, params));
+}
+void gated_delta(Context& context, const Pass& pass, Matrix o, Matrix q, Matrix k, Matrix v, Matrix a, Matrix b,
+                 Vector a_log, Vector dt_bias, const GatedDeltaParams& p, StateView state, Matrix scratch) {
+  HAY_CHECK(q.cols == int64_t{p.n_q} * p.dk && k.cols == int64_t{p.n_k} * p.dk && v.cols == int64_t{p.n_v} * p.dv);
+  HAY_CHECK(o.cols == int64_t{p.n_out()} * p.dv && a.cols == p.n_v && b.cols == p.n_v && a_log.size == p.n_v);
+  HAY_CHECK(dt_bias.size == p.n_v && p.n_out() % p.n_v == 0 && p.n_out() % p.n_q == 0 && p.n_v % p.n_k == 0);
+  HAY_DISPATCH(context, gated_delta, (context, pass, o, q, k, v, a, b, a_log, dt_bias, p, state, scratch));
 }
 
 }  // namespace hayfork::engine

@@ -4,9 +4,10 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "engine/kernels/cpu_only.h"
+#include "engine/kernels/twins.h"
 
 namespace hayfork::engine {
+namespace cpu {
 namespace {
 
 constexpr int64_t kGrainElements = 1 << 15;  // below this a second thread costs more than it saves
@@ -24,8 +25,7 @@ float sigmoid(float x) {
 
 }  // namespace
 
-void combine(Context& context, Matrix out, Matrix x, float a, Matrix y, float b) {
-  require_cpu(context, "a weighted sum of streams");
+void combine(Context&, Matrix out, Matrix x, float a, Matrix y, float b) {
   HAY_CHECK(out.rows == x.rows && out.cols == x.cols && y.rows == x.rows && y.cols == x.cols);
   for_rows(out, [&](int64_t m) {
     const float* in = x.f32(m);
@@ -39,8 +39,7 @@ void combine(Context& context, Matrix out, Matrix x, float a, Matrix y, float b)
   });
 }
 
-void sigmoid_mul(Context& context, Matrix y, Matrix gate, Matrix x) {
-  require_cpu(context, "a sigmoid output gate");
+void sigmoid_mul(Context&, Matrix y, Matrix gate, Matrix x) {
   HAY_CHECK(y.rows == x.rows && y.cols == x.cols && gate.rows == x.rows && (gate.cols == x.cols || gate.cols == 1));
   for_rows(y, [&](int64_t m) {
     const float* g = gate.f32(m);
@@ -53,6 +52,15 @@ void sigmoid_mul(Context& context, Matrix y, Matrix gate, Matrix x) {
     }
     for (int64_t c = 0; c < y.cols; ++c) out[c] = sigmoid(g[c]) * in[c];
   });
+}
+
+}  // namespace cpu
+
+void combine(Context& context, Matrix out, Matrix x, float a, Matrix y, float b) {
+  HAY_DISPATCH(context, combine, (context, out, x, a, y, b));
+}
+void sigmoid_mul(Context& context, Matrix y, Matrix gate, Matrix x) {
+  HAY_DISPATCH(context, sigmoid_mul, (context, y, gate, x));
 }
 
 }  // namespace hayfork::engine

@@ -1,8 +1,9 @@
 // What the recurrent ops share: where a sequence's state lies, and the rows of a pass by sequence.
 //
 // State on the CPU: the ops walk base rows token by token, so the state stands exactly after the last base row and any
-// split into passes gives the same bits; prefill and decode rows are computed alike. The chunked form of rulings A5
-// belongs to the CUDA twins, which keep the open chunk's inputs in the state.
+// split into passes gives the same bits; prefill and decode rows are computed alike. So do the plain CUDA kernels. The
+// CUDA kernels for bf16 evaluate prefill rows chunk by chunk on the absolute grid of kChunkRows positions (rulings A5):
+// their state is S before the last chunk, and that chunk's inputs, until a decode row folds them in.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,15 @@ struct StateView {
 constexpr int64_t kStateAlign = 64;  // bytes; the cache keeps slots at multiples of it
 inline int64_t state_bytes(int64_t n_floats) {
   return (n_floats * 4 + kStateAlign - 1) / kStateAlign * kStateAlign;
+}
+
+constexpr int64_t kChunkRows = 64;  // positions a chunk; part of the numerics
+
+// Scratch of an op that needs `chunk_bytes` a chunk, for a pass of n_rows: the last two chunks of up to kSpareChunks /
+// 2 sequences lie beside the full ones; with more sequences the op takes them by turns.
+constexpr int64_t kSpareChunks = 32;
+inline int64_t chunk_scratch_bytes(int64_t chunk_bytes, int64_t n_rows) {
+  return chunk_bytes * (n_rows / kChunkRows + kSpareChunks);
 }
 
 // Row indices of one sequence of the pass, ascending by position.

@@ -1,6 +1,10 @@
 // The CPU and CUDA twins of the ops, same names and parameters in two namespaces. Only ops.cc calls them.
 #pragma once
 
+#include "engine/kernels/conv.h"
+#include "engine/kernels/decay_attention.h"
+#include "engine/kernels/gated_delta.h"
+#include "engine/kernels/mixing.h"
 #include "engine/kernels/moe.h"
 #include "engine/kernels/ops.h"
 

@@ -17,7 +17,8 @@ class Gdn : public Mixer {
 
   void forward(LayerPass& pass, Matrix y, Matrix x) const override;
   int64_t scratch_bytes(int64_t n_rows, DType activation) const override {
-    return Scratch::bytes(n_rows, width(), activation) + Scratch::bytes(n_rows, o_width(), activation);
+    return Scratch::bytes(n_rows, width(), activation) + Scratch::bytes(n_rows, o_width(), activation) +
+           Scratch::bytes(1, chunk_scratch_bytes(chunk_bytes_, n_rows), DType::u8);
   }
   StateSpec state() const override { return {.state_bytes = conv_bytes_ + delta_bytes_}; }
   LayerInfo info() const override;
@@ -36,7 +37,7 @@ class Gdn : public Mixer {
   std::unique_ptr<LinearWeight> in_, out_;
   Vector conv_, a_log_, dt_bias_, affine_scale_, affine_offset_;
   Norm out_norm_;
-  int64_t conv_bytes_ = 0, delta_bytes_ = 0;
+  int64_t conv_bytes_ = 0, delta_bytes_ = 0, chunk_bytes_ = 0;
 };
 
 Gdn::Gdn(Loader& loader, const GdnSpec& spec, int64_t hidden) : spec_(spec) {
@@ -70,6 +71,7 @@ Gdn::Gdn(Loader& loader, const GdnSpec& spec, int64_t hidden) : spec_(spec) {
     affine_offset_ = loader.vector(spec.output_affine + ".offset", {q_width()});
   }
   delta_bytes_ = gated_delta_state_bytes(loader.context(), spec.heads);
+  chunk_bytes_ = gated_delta_chunk_bytes(loader.context(), spec.heads);
 }
 
 LayerInfo Gdn::info() const {
@@ -112,7 +114,8 @@ void Gdn::forward(LayerPass& pass, Matrix y, Matrix x) const {
   Matrix a = fused.columns(after_gate, spec_.heads.n_v);
   Matrix b = fused.columns(after_gate + spec_.heads.n_v, spec_.heads.n_v);
   Matrix o = pass.scratch.matrix(x.rows, o_width(), ctx.activation());
-  gated_delta(ctx, pass.pass, o, q, k, v, a, b, a_log_, dt_bias_, spec_.heads, state.at(conv_bytes_));
+  gated_delta(ctx, pass.pass, o, q, k, v, a, b, a_log_, dt_bias_, spec_.heads, state.at(conv_bytes_),
+              pass.scratch.matrix(1, chunk_scratch_bytes(chunk_bytes_, x.rows), DType::u8));
 
   out_norm_(ctx, o, o);
   if (!spec_.gate.empty()) {

@@ -22,13 +22,15 @@ class Gla : public Mixer {
     decay_ = loader.linear({{spec.decay_up + ".weight", k_width(), spec.decay_up + ".bias", {}}}, spec.decay_rank);
     out_ = loader.linear({{spec.o + ".weight", hidden, "", {}}}, o_width());
     out_norm_ = make_norm(loader, spec.out_norm, spec.heads.dv);
-    state_bytes_ = decay_attention_state_bytes(loader.context(), spec.heads);
+    state_bytes_ = decay_attention_state_bytes(loader.context(), spec.heads, true);
+    chunk_bytes_ = decay_attention_chunk_bytes(loader.context(), spec.heads, true);
   }
 
   void forward(LayerPass& pass, Matrix y, Matrix x) const override;
   int64_t scratch_bytes(int64_t n_rows, DType activation) const override {
     return Scratch::bytes(n_rows, in_->n, activation) + Scratch::bytes(n_rows, k_width(), activation) +
-           Scratch::bytes(n_rows, o_width(), activation);
+           Scratch::bytes(n_rows, k_width(), DType::f32) + Scratch::bytes(n_rows, o_width(), activation) +
+           Scratch::bytes(1, chunk_scratch_bytes(chunk_bytes_, n_rows), DType::u8);
   }
   StateSpec state() const override { return {.state_bytes = state_bytes_}; }
   LayerInfo info() const override {
@@ -49,7 +51,7 @@ class Gla : public Mixer {
   GlaSpec spec_;
   std::unique_ptr<LinearWeight> in_, decay_, out_;
   Norm out_norm_;
-  int64_t state_bytes_ = 0;
+  int64_t state_bytes_ = 0, chunk_bytes_ = 0;
 };
 
 void Gla::forward(LayerPass& pass, Matrix y, Matrix x) const {
@@ -60,14 +62,15 @@ void Gla::forward(LayerPass& pass, Matrix y, Matrix x) const {
   Matrix k = fused.columns(q_width(), k_width());
   Matrix v = fused.columns(q_width() + k_width(), v_width());
   combine(ctx, q, q, static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec_.heads.dk))), q, 0);
-  Matrix logs = pass.scratch.matrix(x.rows, k_width(), ctx.activation());
-  linear_rows(pass, logs, fused.columns(before_rank(), spec_.decay_rank), *decay_);
+  Matrix gates = pass.scratch.matrix(x.rows, k_width(), ctx.activation());
+  Matrix logs = pass.scratch.matrix(x.rows, k_width(), DType::f32);
+  linear_rows(pass, gates, fused.columns(before_rank(), spec_.decay_rank), *decay_);
   const float floor = spec_.floor == 0 ? -std::numeric_limits<float>::infinity() : spec_.floor;
-  log_sigmoid(ctx, logs, 1.0F / spec_.gate_normalizer, floor);
+  log_sigmoid(ctx, logs, gates, 1.0F / spec_.gate_normalizer, floor);
   Matrix o = pass.scratch.matrix(x.rows, o_width(), ctx.activation());
   const StateView state{static_cast<char*>(pass.cache.state(pass.layer, 0)), state_bytes_, 0};
   decay_attention(ctx, pass.pass, o, q, k, v, {.per_head = {}, .per_token = {}, .per_channel = logs}, {}, {},
-                  spec_.heads, state);
+                  spec_.heads, state, pass.scratch.matrix(1, chunk_scratch_bytes(chunk_bytes_, x.rows), DType::u8));
   out_norm_(ctx, o, o);
   if (!spec_.gate.empty()) {
     act_mul(ctx, o, fused.columns(q_width() + k_width() + v_width(), o_width()), o, Activation::silu);

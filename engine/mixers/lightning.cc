@@ -15,7 +15,8 @@ class Lightning : public Mixer {
 
   void forward(LayerPass& pass, Matrix y, Matrix x) const override;
   int64_t scratch_bytes(int64_t n_rows, DType activation) const override {
-    return Scratch::bytes(n_rows, in_->n, activation) + Scratch::bytes(n_rows, o_width(), activation);
+    return Scratch::bytes(n_rows, in_->n, activation) + Scratch::bytes(n_rows, o_width(), activation) +
+           Scratch::bytes(1, chunk_scratch_bytes(chunk_bytes_, n_rows), DType::u8);
   }
   StateSpec state() const override { return {.state_bytes = state_bytes_}; }
   LayerInfo info() const override {
@@ -36,7 +37,7 @@ class Lightning : public Mixer {
   std::unique_ptr<LinearWeight> in_, out_;
   std::optional<Norm> q_norm_, k_norm_, out_norm_;
   Vector log_decay_;
-  int64_t state_bytes_ = 0;
+  int64_t state_bytes_ = 0, chunk_bytes_ = 0;
 };
 
 Lightning::Lightning(Loader& loader, const LightningSpec& spec, int64_t hidden) : spec_(spec) {
@@ -51,7 +52,8 @@ Lightning::Lightning(Loader& loader, const LightningSpec& spec, int64_t hidden) 
   if (spec.out_norm) out_norm_ = make_norm(loader, *spec.out_norm, spec.norm_all_heads ? o_width() : spec.heads.dv);
   HAY_CHECK(spec.log_decay.size() == static_cast<size_t>(spec.heads.n));
   log_decay_ = loader.vector(spec.log_decay);
-  state_bytes_ = decay_attention_state_bytes(loader.context(), spec.heads);
+  state_bytes_ = decay_attention_state_bytes(loader.context(), spec.heads, false);
+  chunk_bytes_ = decay_attention_chunk_bytes(loader.context(), spec.heads, false);
 }
 
 void Lightning::forward(LayerPass& pass, Matrix y, Matrix x) const {
@@ -76,7 +78,7 @@ void Lightning::forward(LayerPass& pass, Matrix y, Matrix x) const {
   Matrix o = pass.scratch.matrix(x.rows, o_width(), ctx.activation());
   const StateView state{static_cast<char*>(pass.cache.state(pass.layer, 0)), state_bytes_, 0};
   decay_attention(ctx, pass.pass, o, q, k, v, {.per_head = log_decay_, .per_token = {}, .per_channel = {}}, {}, {},
-                  spec_.heads, state);
+                  spec_.heads, state, pass.scratch.matrix(1, chunk_scratch_bytes(chunk_bytes_, x.rows), DType::u8));
   if (out_norm_) (*out_norm_)(ctx, o, o);
   if (!spec_.gate.empty()) {
     Matrix gate = fused.columns(q_width() + k_width() + v_width(), o_width());

@@ -14,7 +14,8 @@ class Mamba2 : public Mixer {
   void forward(LayerPass& pass, Matrix y, Matrix x) const override;
   int64_t scratch_bytes(int64_t n_rows, DType activation) const override {
     return Scratch::bytes(n_rows, in_->n, activation) + Scratch::bytes(n_rows, inter(), activation) +
-           Scratch::bytes(n_rows, spec_.n_heads, activation);
+           2 * Scratch::bytes(n_rows, spec_.n_heads, DType::f32) +
+           Scratch::bytes(1, chunk_scratch_bytes(chunk_bytes_, n_rows), DType::u8);
   }
   StateSpec state() const override { return {.state_bytes = conv_bytes_ + scan_bytes_}; }
   LayerInfo info() const override {
@@ -35,7 +36,7 @@ class Mamba2 : public Mixer {
   DecayHeads heads_;
   std::unique_ptr<LinearWeight> in_, out_;
   Vector conv_, conv_bias_, dt_bias_, a_log_, skip_, norm_;
-  int64_t conv_bytes_ = 0, scan_bytes_ = 0;
+  int64_t conv_bytes_ = 0, scan_bytes_ = 0, chunk_bytes_ = 0;
 };
 
 Mamba2::Mamba2(Loader& loader, const Mamba2Spec& spec, int64_t hidden)
@@ -66,7 +67,8 @@ Mamba2::Mamba2(Loader& loader, const Mamba2Spec& spec, int64_t hidden)
   a_log_ = loader.vector(t + "A_log", {spec.n_heads});
   skip_ = loader.vector(t + "D", {spec.skip_per_channel ? inter() : spec.n_heads});
   norm_ = loader.vector(t + "norm.weight", {inter()});
-  scan_bytes_ = decay_attention_state_bytes(loader.context(), heads_);
+  scan_bytes_ = decay_attention_state_bytes(loader.context(), heads_, false);
+  chunk_bytes_ = decay_attention_chunk_bytes(loader.context(), heads_, false);
 }
 
 // RMS norm over each group's channels; the gate before it (default) or after it.
@@ -92,12 +94,14 @@ void Mamba2::forward(LayerPass& pass, Matrix y, Matrix x) const {
     silu(ctx, mixed, mixed);
   }
   Matrix dt = fused.columns(inter() + xbc(), spec_.n_heads);
-  Matrix log_decay = pass.scratch.matrix(x.rows, spec_.n_heads, ctx.activation());
-  mamba2_steps(ctx, dt, log_decay, dt_bias_, a_log_, spec_.dt_low, spec_.dt_high);
+  Matrix steps = pass.scratch.matrix(x.rows, spec_.n_heads, DType::f32);
+  Matrix log_decay = pass.scratch.matrix(x.rows, spec_.n_heads, DType::f32);
+  mamba2_steps(ctx, steps, log_decay, dt, dt_bias_, a_log_, spec_.dt_low, spec_.dt_high);
   Matrix o = pass.scratch.matrix(x.rows, inter(), ctx.activation());
   decay_attention(ctx, pass.pass, o, mixed.columns(inter() + bc(), bc()), mixed.columns(inter(), bc()),
-                  mixed.columns(0, inter()), {.per_head = {}, .per_token = log_decay, .per_channel = {}}, dt, skip_,
-                  heads_, state.at(conv_bytes_));
+                  mixed.columns(0, inter()), {.per_head = {}, .per_token = log_decay, .per_channel = {}}, steps, skip_,
+                  heads_, state.at(conv_bytes_),
+                  pass.scratch.matrix(1, chunk_scratch_bytes(chunk_bytes_, x.rows), DType::u8));
   gated_norm(pass, o, fused.columns(0, inter()));
   linear_rows(pass, y, o, *out_);
 }

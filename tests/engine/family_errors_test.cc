@@ -53,7 +53,9 @@ TEST(HybridConfig, RefusesUnknownLayersAndWidths) {
   EXPECT_THAT(with("hybrid_mixed", "/layer_types", {"mamba2"}), HasSubstr("want 6 entries, found 1"));
   EXPECT_THAT(with("hybrid_mixed", "/intermediate_size", {1, 2}), HasSubstr("intermediate_size"));
   EXPECT_THAT(with("hybrid_mixed", "/gdn/conv_size", 1), HasSubstr("conv_size"));
+  EXPECT_THAT(with("hybrid_mixed", "/gdn/conv_size", 65), HasSubstr("conv_size"));
   EXPECT_THAT(with("hybrid_mixed", "/mamba2/conv_kernel", 1), HasSubstr("conv_kernel"));
+  EXPECT_THAT(with("hybrid_mixed", "/mamba2/conv_kernel", 65), HasSubstr("conv_kernel"));
   EXPECT_THAT(with("hybrid_mixed", "/mamba2/head_dim", 48), HasSubstr("heads of 48"));
   EXPECT_THAT(with("hybrid_mixed", "/gdn/num_v_heads", 3), HasSubstr("do not divide"));
   EXPECT_THAT(with("hybrid_mixed", "/nope_layer_types", {"mamba2"}), HasSubstr("nope_layer_types"));
@@ -96,6 +98,10 @@ TEST(RecurrentConfig, RefusesWhatIsNotComputed) {
               HasSubstr("layer 1 is named twice"));
   EXPECT_THAT(with("fla_gla", "/attn", {{"layers", {1}}}), HasSubstr("num_heads"));
   EXPECT_THAT(with("qwen3_next", "/linear_num_value_heads", 3), HasSubstr("linear_num_value_heads"));
+  for (const int taps : {1, 65}) {
+    EXPECT_THAT(with("qwen3_next", "/linear_conv_kernel_dim", taps), HasSubstr("linear_conv_kernel_dim"));
+    EXPECT_THAT(with("mamba2", "/conv_kernel", taps), HasSubstr("conv_kernel"));
+  }
 }
 
 TEST(OrthrosConfig, RefusesBackbonesAndSwitchesItDoesNotKnow) {

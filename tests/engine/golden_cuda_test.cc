@@ -106,15 +106,23 @@ TEST_P(GoldenCuda, LogitsMatchTheReferenceWithTheSameBitsUnderEverySwitch) {
     const auto sequences = golden->sequences();
     for (size_t i = 0; i < sequences.size(); ++i) {
       if (type == DType::f32) {
-        EXPECT_LE(test::relative_max(first[i], sequences[i].logits64), 1e-4) << "sequence " << i;
-      } else if (!sequences[i].logits_bf16.empty()) {
-        const double theirs = test::rms(sequences[i].logits_bf16, sequences[i].logits64);
-        const double ours = test::rms(first[i], sequences[i].logits64);
-        if (sequences[i].ids.size() > 1) {
-          EXPECT_LE(ours, 1.5 * theirs) << "sequence " << i;
-        }
-        std::printf("%s bf16 rms %.4f, transformers %.4f\n", GetParam().filename().c_str(), ours, theirs);
+        const double worst = test::relative_max(first[i], sequences[i].logits64);
+        EXPECT_LE(worst, 1e-4) << "sequence " << i;
+        if (i + 1 == sequences.size()) std::printf("%s f32 %.1e\n", GetParam().filename().c_str(), worst);
+        continue;
       }
+      // rulings A10: transformers' own error, or that of the same model token by token, where the recurrences run
+      // unfused with a state in float32.
+      const bool has_recurrence = Cache::bytes_per_state(golden->model().state_specs()) > 0;
+      if ((sequences[i].logits_bf16.empty() && !has_recurrence) || sequences[i].ids.size() == 1) continue;
+      const double theirs =
+          test::rms(sequences[i].logits_bf16.empty() ? golden->logits(sequences[i].ids, 1, RowKind::decode)
+                                                     : sequences[i].logits_bf16,
+                    sequences[i].logits64);
+      const double ours = test::rms(first[i], sequences[i].logits64);
+      EXPECT_LE(ours, 1.5 * theirs) << "sequence " << i;
+      std::printf("%s bf16 rms %.4f, %s %.4f\n", GetParam().filename().c_str(), ours,
+                  sequences[i].logits_bf16.empty() ? "token by token" : "transformers", theirs);
     }
     for (const Switches& s : kSwitches) {
       EXPECT_TRUE(all_logits(*golden, s, type) == first)

@@ -215,7 +215,7 @@ TEST_F(Recurrent, DecayAttentionFollowsItsRecurrence) {
     Decay decay;
     const auto run = [&](const std::vector<int32_t>& cuts) {
       Table o(n, 36, 7);
-      in_pieces(n, cuts, decay_attention_state_bytes(*context, p),
+      in_pieces(n, cuts, decay_attention_state_bytes(*context, p, form == 2),
                 [&](const Pass& pass, int32_t a, int32_t b, StateView s) {
                   if (form == 0) decay.per_head = vector_of(constant);
                   if (form == 1) decay.per_token = token.part(a, b);

@@ -1,0 +1,103 @@
+// What the CUDA kernels of the recurrent mixers share. The state of one layer and sequence:
+//   per state j: [header: 16 int32] [S: dk · dv float32] [S before the last write, where output rows read before it],
+//   then, where prefill runs by chunks, the open chunk's inputs at index position % kChunkRows: k, v, gates (two
+//   float32 a state), and log decays per channel.
+// Entry s of a header is the position that the columns [32 s, 32 s + 32) of S stand at: inputs from there to the
+// sequence's length are the open ones. A thread block reads and writes the entries of its own columns, so that no
+// launch is needed to move on.
+#pragma once
+
+#include "engine/cuda/device.cuh"
+#include "engine/kernels/recurrent.h"
+
+namespace hayfork::engine::cuda {
+
+// S ← decay(S) + k dᵀ, o = Sᵀ q: delta has d = β (v − Sᵀ k) (mixers.md 6), the others d = scale · v (4, 5, 7) with a
+// decay per token and head or per token and channel.
+enum class Form : uint8_t { delta, scalar, channel };
+
+constexpr int kStepColumns = 32;  // columns of S a block of the step kernel
+constexpr int64_t kHeaderFloats = 16;
+constexpr int kMaxValueDim = kStepColumns * static_cast<int>(kHeaderFloats);
+constexpr float kLog2E = 1.4426950408889634f;
+
+// One call, passed to kernels by value.
+struct RecurrentCall {
+  Form form;
+  const void *q, *k, *v;
+  void* o;
+  int64_t q_stride, k_stride, v_stride, o_stride;
+  int n, n_q, n_k, n_v, n_out;  // states; heads of queries, keys, values, outputs (n_out a multiple of n)
+  int dk, dv;
+  // delta
+  const void *a, *b;
+  int64_t a_stride, b_stride;
+  const float *a_log, *dt_bias;
+  float beta_scale;
+  bool before;  // output rows read the state before their token
+  // scalar, channel
+  const float *per_head, *per_token, *per_channel, *v_scale, *skip;
+  int64_t token_stride, channel_stride, scale_stride;
+  bool skip_per_channel;
+  // state: of slot 0, and distances in bytes
+  char* state;
+  int64_t state_stride, head_bytes, before_offset, open_k, open_v, open_gates, open_logs;
+  // scratch of the cells [first_cell, …): see recurrent_chunk.cuh
+  char* scratch;
+  int64_t cell_bytes, scores_offset, output_scores_offset;
+  int first_cell, first_sequence;
+  DevicePass pass;
+};
+
+// Fills the state's layout; `chunks`: whether it keeps an open chunk. Returns its bytes.
+int64_t lay_out_state(RecurrentCall& call, DType type, bool chunks);
+
+// Token by token, rows of kinds [first_kind, end_kind): decode rows, and every row where there is no chunk kernel.
+void recurrent_steps(CudaContext& context, const RecurrentCall& call, DType type, int first_kind, int end_kind);
+
+// Whether prefill rows of this shape go through the chunk kernels: a matter of type and shape alone.
+bool runs_by_chunks(DType type, Form form, int dk, int dv);
+// Bytes of scratch a cell.
+int64_t lay_out_scratch(RecurrentCall& call, bool output_rows);
+// Prefill rows of bf16, chunk by chunk. Requires: runs_by_chunks(…); scratch for at least the cells of one sequence.
+void recurrent_chunks(CudaContext& context, RecurrentCall call, Matrix scratch);
+
+// The whole op over the pass in flight; lays out state and scratch.
+void run_recurrent(CudaContext& context, RecurrentCall call, DType type, Matrix scratch);
+
+// ---- device helpers
+// Where a state lies; the open chunk of a sequence.
+__device__ inline float* state_of(const RecurrentCall& call, int slot, int j) {
+  return reinterpret_cast<float*>(call.state + slot * call.state_stride + j * call.head_bytes);
+}
+template <typename T>
+__device__ inline T* open_rows(const RecurrentCall& call, int slot, int64_t offset) {
+  return reinterpret_cast<T*>(call.state + slot * call.state_stride + offset);
+}
+
+// 2^x as the special-function unit gives it (2 ulp), denormals flushed.
+__device__ inline float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ inline float softplus(float x) {
+  return x > 20.f ? x : log1pf(expf(x));
+}
+
+// The gates of state j at a row: log decay (natural), and β or the value's scale.
+template <typename T>
+__device__ inline float2 gates_of(const RecurrentCall& call, int64_t row, int j) {
+  if (call.form == Form::delta) {
+    const float a = load(static_cast<const T*>(call.a) + row * call.a_stride + j);
+    const float b = load(static_cast<const T*>(call.b) + row * call.b_stride + j);
+    return {-expf(call.a_log[j]) * softplus(a + call.dt_bias[j]), call.beta_scale / (1.f + expf(-b))};
+  }
+  const float log = call.per_head != nullptr    ? call.per_head[j]
+                    : call.per_token != nullptr ? call.per_token[row * call.token_stride + j]
+                                                : 0.f;
+  return {log, call.v_scale != nullptr ? call.v_scale[row * call.scale_stride + j] : 1.f};
+}
+
+}  // namespace hayfork::engine::cuda

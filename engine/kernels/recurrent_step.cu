@@ -1,0 +1,361 @@
+// The recurrences token by token: decode rows of every type, and prefill rows where there is no chunk kernel (float32,
+// unusual head sizes). A block holds kStepColumns columns of one state of one sequence in registers, in float32.
+#include "engine/kernels/recurrent.cuh"
+
+namespace hayfork::engine::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kLanes = kStepColumns / 4;       // threads across the columns, four columns each
+constexpr int kRowGroups = kThreads / kLanes;  // threads down the rows
+constexpr int kWarps = kThreads / 32;
+
+// Sums over the rows of a column: within a warp by shuffles, then over the warps in order.
+class ColumnSums {
+ public:
+  __device__ explicit ColumnSums(float* shared) : shared_(shared) {}
+  __device__ void operator()(float (&x)[4]) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      x[c] += __shfl_xor_sync(~0u, x[c], 8);
+      x[c] += __shfl_xor_sync(~0u, x[c], 16);
+    }
+    float* part = shared_ + phase_ * kWarps * kStepColumns;  // two in turn: one barrier a sum
+    phase_ ^= 1;
+    if (lane < kLanes) *reinterpret_cast<float4*>(part + warp * kStepColumns + lane * 4) = {x[0], x[1], x[2], x[3]};
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < 4; ++c) x[c] = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      const float4 y = *reinterpret_cast<const float4*>(part + w * kStepColumns + lane % kLanes * 4);
+      x[0] += y.x, x[1] += y.y, x[2] += y.z, x[3] += y.w;
+    }
+  }
+
+ private:
+  float* shared_;
+  int phase_ = 0;
+};
+
+// kRows rows of S a thread: rows kRowGroups · i + its own. kFour: dv is a multiple of 4.
+template <typename T, Form kForm, int kRows, bool kFour>
+class Walk {
+ public:
+  __device__ Walk(const RecurrentCall& call, const SequenceSpans& sequence, float* vectors, float* sums)
+      : call_(call),
+        sequence_(sequence),
+        j_(blockIdx.y),
+        column_(blockIdx.x * kStepColumns + threadIdx.x % kLanes * 4),
+        row_(threadIdx.x / kLanes),
+        state_(state_of(call, sequence.slot, j_)),
+        key_(vectors),
+        query_(vectors + call.dk),
+        logs_(vectors + 2 * call.dk),
+        sums_(sums) {}
+
+  __device__ void run(int first_kind, int end_kind) {
+    for (int kind = first_kind; kind < end_kind; ++kind) {
+      if (sequence_.n[kind * 2] + sequence_.n[kind * 2 + 1] > 0) walk(kind);
+    }
+  }
+
+ private:
+  __device__ void walk(int kind) {
+    const int n_base = sequence_.n[kind * 2], n_output = sequence_.n[kind * 2 + 1];
+    const Row* base = call_.pass.rows + sequence_.first[kind * 2];
+    const Row* output = call_.pass.rows + sequence_.first[kind * 2 + 1];
+    const int position = n_base > 0 ? base[0].pos : output[0].pos + 1;  // of the next base row
+    int* const header = reinterpret_cast<int*>(state_) + blockIdx.x;
+    const int stands = position == 0 ? 0 : *header;
+    load_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + kHeaderFloats * 4), position == 0);
+    for (int p = stands; p < position; ++p) fold(p % static_cast<int>(kChunkRows));
+    int next = 0;
+    if (n_output > 0 && output[0].pos < position) {  // its base row was the last one of an earlier pass
+      if (kForm == Form::delta && call_.before) {
+        float kept[kRows][4];
+        keep(kept);
+        load_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.before_offset), false);
+        read(sequence_.first[kind * 2 + 1]);
+        restore(kept);
+      } else {
+        read(sequence_.first[kind * 2 + 1]);
+      }
+      ++next;
+    }
+    for (int i = 0; i < n_base; ++i) {
+      const int64_t row = sequence_.first[kind * 2] + i;
+      const bool wanted = next < n_output && output[next].pos == position + i;
+      const int64_t reader = sequence_.first[kind * 2 + 1] + next;
+      if (wanted) ++next;
+      if (kForm == Form::delta && call_.before) {
+        if (wanted) read(reader);
+        if (i + 1 == n_base)
+          store_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.before_offset));
+      }
+      step(row);
+      if (wanted && !(kForm == Form::delta && call_.before)) read(reader);
+    }
+    if (n_base == 0 && stands == position) return;
+    store_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + kHeaderFloats * 4));
+    if (threadIdx.x == 0) *header = position + n_base;
+    __syncthreads();  // the next kind's walk reads what was stored
+  }
+
+  __device__ bool inside(int c) const { return column_ + c < call_.dv; }
+  __device__ void load_state(const float* from, bool zero) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int r = i * kRowGroups + row_;
+      const float* at = from + static_cast<int64_t>(r) * call_.dv + column_;
+      float4 x = {0, 0, 0, 0};
+      if (!zero && r < call_.dk) {
+        if (kFour) {
+          if (inside(0)) x = *reinterpret_cast<const float4*>(at);
+        } else {
+          if (inside(0)) x.x = at[0];
+          if (inside(1)) x.y = at[1];
+          if (inside(2)) x.z = at[2];
+          if (inside(3)) x.w = at[3];
+        }
+      }
+      s_[i][0] = x.x, s_[i][1] = x.y, s_[i][2] = x.z, s_[i][3] = x.w;
+    }
+  }
+  __device__ void store_state(float* to) const {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int r = i * kRowGroups + row_;
+      if (r >= call_.dk) continue;
+      float* at = to + static_cast<int64_t>(r) * call_.dv + column_;
+      if (kFour) {
+        if (inside(0)) *reinterpret_cast<float4*>(at) = {s_[i][0], s_[i][1], s_[i][2], s_[i][3]};
+      } else {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          if (inside(c)) at[c] = s_[i][c];
+        }
+      }
+    }
+  }
+  __device__ void keep(float (&to)[kRows][4]) const {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) to[i][c] = s_[i][c];
+  }
+  __device__ void restore(const float (&from)[kRows][4]) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) s_[i][c] = from[i][c];
+  }
+
+  __device__ int key_head() const {
+    return static_cast<int>(static_cast<int64_t>(j_) * call_.n_k / call_.n);
+  }
+  __device__ int value_head() const {
+    return static_cast<int>(static_cast<int64_t>(j_) * call_.n_v / call_.n);
+  }
+  __device__ int readers() const {
+    return call_.n_out / call_.n;
+  }
+  __device__ int64_t query_offset(int h) const {
+    return static_cast<int64_t>(h) * call_.n_q / call_.n_out * call_.dk;
+  }
+  __device__ void fill(float* to, const T* from) const {
+    for (int d = threadIdx.x; d < call_.dk; d += kThreads) to[d] = load(from + d);
+  }
+
+  // One token's key, value and gates into the state; the caller has put vectors into shared memory.
+  __device__ void update(const T* value, float2 gates) {
+    const float decay = expf(gates.x);
+    float d[4];
+#pragma unroll
+    for (int c = 0; c < 4; ++c) d[c] = inside(c) ? load(value + column_ + c) : 0.f;
+    if constexpr (kForm == Form::delta) {
+      float u[4] = {};
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        const int r = i * kRowGroups + row_;
+        const float key = r < call_.dk ? key_[r] : 0.f;
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          s_[i][c] *= decay;
+          u[c] = fmaf(key, s_[i][c], u[c]);
+        }
+      }
+      sums_(u);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) d[c] = gates.y * (d[c] - u[c]);
+    } else {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) d[c] *= gates.y;
+    }
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int r = i * kRowGroups + row_;
+      const float key = r < call_.dk ? key_[r] : 0.f;
+      const float kept = kForm == Form::channel && r < call_.dk ? logs_[r] : decay;
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        s_[i][c] = fmaf(key, d[c], kForm == Form::delta ? s_[i][c] : kept * s_[i][c]);
+      }
+    }
+  }
+
+  __device__ void fold(int index) {
+    __syncthreads();
+    fill(key_, open_rows<T>(call_, sequence_.slot, call_.open_k) +
+                   (static_cast<int64_t>(index) * call_.n_k + key_head()) * call_.dk);
+    if constexpr (kForm == Form::channel) {
+      const float* logs = open_rows<float>(call_, sequence_.slot, call_.open_logs) +
+                          (static_cast<int64_t>(index) * call_.n_k + key_head()) * call_.dk;
+      for (int d = threadIdx.x; d < call_.dk; d += kThreads) logs_[d] = expf(logs[d]);
+    }
+    const float* gates = open_rows<float>(call_, sequence_.slot, call_.open_gates) + (index * call_.n + j_) * 2;
+    __syncthreads();
+    update(open_rows<T>(call_, sequence_.slot, call_.open_v) +
+               (static_cast<int64_t>(index) * call_.n_v + value_head()) * call_.dv,
+           {gates[0], gates[1]});
+  }
+
+  __device__ void step(int64_t row) {
+    const T* value = static_cast<const T*>(call_.v) + row * call_.v_stride + value_head() * call_.dv;
+    __syncthreads();
+    fill(key_, static_cast<const T*>(call_.k) + row * call_.k_stride + key_head() * call_.dk);
+    fill(query_, static_cast<const T*>(call_.q) + row * call_.q_stride + query_offset(j_ * readers()));
+    if constexpr (kForm == Form::channel) {
+      const float* logs = call_.per_channel + row * call_.channel_stride + key_head() * call_.dk;
+      for (int d = threadIdx.x; d < call_.dk; d += kThreads) logs_[d] = expf(logs[d]);
+    }
+    const float2 gates = gates_of<T>(call_, row, j_);
+    __syncthreads();
+    update(value, gates);
+    answer(row, j_ * readers(), value);
+    for (int h = j_ * readers() + 1; h < (j_ + 1) * readers(); ++h) ask(row, h, value);
+  }
+
+  // What every reader of this state gets at an output row.
+  __device__ void read(int64_t row) {
+    for (int h = j_ * readers(); h < (j_ + 1) * readers(); ++h) ask(row, h, nullptr);
+  }
+  __device__ void ask(int64_t row, int h, const T* value) {
+    __syncthreads();
+    fill(query_, static_cast<const T*>(call_.q) + row * call_.q_stride + query_offset(h));
+    __syncthreads();
+    answer(row, h, value);
+  }
+  __device__ void answer(int64_t row, int h, const T* value) {
+    float out[4] = {};
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int r = i * kRowGroups + row_;
+      const float query = r < call_.dk ? query_[r] : 0.f;
+#pragma unroll
+      for (int c = 0; c < 4; ++c) out[c] = fmaf(query, s_[i][c], out[c]);
+    }
+    sums_(out);
+    if (row_ != 0) return;
+    T* o = static_cast<T*>(call_.o) + row * call_.o_stride + static_cast<int64_t>(h) * call_.dv + column_;
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      if (!inside(c)) continue;
+      if (call_.skip != nullptr && value != nullptr) {
+        const float skip = call_.skip[call_.skip_per_channel ? static_cast<int64_t>(h) * call_.dv + column_ + c : h];
+        out[c] = fmaf(skip, load(value + column_ + c), out[c]);
+      }
+      store(o + c, out[c]);
+    }
+  }
+
+  const RecurrentCall& call_;
+  const SequenceSpans& sequence_;
+  int j_, column_, row_;
+  float* state_;
+  float *key_, *query_, *logs_;
+  ColumnSums sums_;
+  float s_[kRows][4];
+};
+
+template <typename T, Form kForm, int kRows, bool kFour>
+__global__ void __launch_bounds__(kThreads)
+    step_kernel(const __grid_constant__ RecurrentCall call, int first_kind, int end_kind) {
+  const SequenceSpans sequence = call.pass.sequences[blockIdx.z];
+  if (sequence.slot < 0) return;
+  extern __shared__ float vectors[];
+  __shared__ alignas(16) float sums[2 * kWarps * kStepColumns];
+  Walk<T, kForm, kRows, kFour>(call, sequence, vectors, sums).run(first_kind, end_kind);
+}
+
+template <typename T, Form kForm, int kRows>
+void launch(CudaContext& context, const RecurrentCall& call, int first_kind, int end_kind) {
+  const dim3 grid(static_cast<unsigned>((call.dv + kStepColumns - 1) / kStepColumns), static_cast<unsigned>(call.n),
+                  static_cast<unsigned>(call.pass.n_sequences));
+  const size_t shared = static_cast<size_t>(call.dk) * 3 * sizeof(float);
+  if (call.dv % 4 == 0) {
+    step_kernel<T, kForm, kRows, true><<<grid, kThreads, shared, context.stream()>>>(call, first_kind, end_kind);
+  } else {
+    step_kernel<T, kForm, kRows, false><<<grid, kThreads, shared, context.stream()>>>(call, first_kind, end_kind);
+  }
+  HAY_LAUNCHED();
+}
+
+template <typename T, Form kForm>
+void launch_rows(CudaContext& context, const RecurrentCall& call, int first_kind, int end_kind) {
+  const int rows = (call.dk + kRowGroups - 1) / kRowGroups;
+  if (rows <= 1) return launch<T, kForm, 1>(context, call, first_kind, end_kind);
+  if (rows <= 2) return launch<T, kForm, 2>(context, call, first_kind, end_kind);
+  if (rows <= 4) return launch<T, kForm, 4>(context, call, first_kind, end_kind);
+  if (rows <= 8) return launch<T, kForm, 8>(context, call, first_kind, end_kind);
+  launch<T, kForm, 16>(context, call, first_kind, end_kind);
+}
+
+}  // namespace
+
+int64_t lay_out_state(RecurrentCall& call, DType type, bool chunks) {
+  const int64_t matrix = (static_cast<int64_t>(call.dk) * call.dv + 15) / 16 * 16;
+  call.before_offset = (kHeaderFloats + matrix) * 4;
+  call.head_bytes = (kHeaderFloats + (call.before ? 2 : 1) * matrix) * 4;
+  int64_t at = call.n * call.head_bytes;
+  const auto take = [&](int64_t bytes) {
+    const int64_t begin = at;
+    at += (bytes + kStateAlign - 1) / kStateAlign * kStateAlign;
+    return begin;
+  };
+  if (!chunks) return at;
+  call.open_k = take(kChunkRows * call.n_k * call.dk * size_of(type));
+  call.open_v = take(kChunkRows * call.n_v * call.dv * size_of(type));
+  call.open_gates = take(kChunkRows * call.n * 2 * 4);
+  if (call.form == Form::channel) call.open_logs = take(kChunkRows * call.n_k * call.dk * 4);
+  return at;
+}
+
+void recurrent_steps(CudaContext& context, const RecurrentCall& call, DType type, int first_kind, int end_kind) {
+  bool any = false;
+  for (const SequenceSpans& s : context.sequences()) {
+    for (int g = first_kind * 2; g < end_kind * 2; ++g) any = any || s.n[g] > 0;
+  }
+  if (!any) return;
+  if (call.dk > 512 || call.dv > kMaxValueDim) {
+    throw Error(ErrorCode::unsupported, ErrorSubject::model, "a recurrent head is too large for the CUDA backend",
+                {.why = std::to_string(call.dk) + " x " + std::to_string(call.dv) + ", at most 512 x 512",
+                 .next = "--device cpu"});
+  }
+  with_type(type, [&](auto t) {
+    using T = decltype(t);
+    if (call.form == Form::delta) return launch_rows<T, Form::delta>(context, call, first_kind, end_kind);
+    if (call.form == Form::scalar) return launch_rows<T, Form::scalar>(context, call, first_kind, end_kind);
+    launch_rows<T, Form::channel>(context, call, first_kind, end_kind);
+  });
+}
+
+void run_recurrent(CudaContext& context, RecurrentCall call, DType type, Matrix scratch) {
+  const bool chunks = runs_by_chunks(type, call.form, call.dk, call.dv);
+  lay_out_state(call, type, chunks);
+  if (chunks) recurrent_chunks(context, call, scratch);
+  recurrent_steps(context, call, type, chunks ? 1 : 0, 2);
+}
+
+}  // namespace hayfork::engine::cuda
