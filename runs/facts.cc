@@ -74,6 +74,13 @@ void Store::set_note(int64_t run, const OptText& note) {
   impl_->writing()->run("UPDATE runs SET note = ? WHERE id = ?", note, run);
 }
 
+void Store::describe_model(int64_t model, const OptText& series, OptInt train_tokens, OptInt train_step) {
+  impl_->writing()->run(
+      "UPDATE models SET series = coalesce(?2, series), train_tokens = coalesce(?3, train_tokens), train_step = "
+      "coalesce(?4, train_step) WHERE id = ?1",
+      model, series, train_tokens, train_step);
+}
+
 void Store::set_baseline(const std::string& name, std::optional<int64_t> run, OptText set_by) {
   auto db = impl_->writing();
   BaselineRow row;

@@ -121,6 +121,8 @@ HAY_ROW(LengthRow, "", HAY_F(run_id), HAY_F(task), HAY_F(subtask), HAY_F(ctx_len
 HAY_ROW(PairRow, "", HAY_F(task), HAY_F(doc_id), HAY_F(doc_sha256), HAY_F(repeat), HAY_F(subtask), HAY_F(ctx_len),
         HAY_F(depth_pct), HAY_F(cluster), HAY_F(base_score), HAY_F(cand_score), HAY_F(gain), HAY_F(base_answer),
         HAY_F(cand_answer), HAY_F(target), HAY_F(same_prompt), HAY_F(base_sample), HAY_F(cand_sample));
+HAY_ROW(ScoreRow, "", HAY_F(sample), HAY_F(doc_sha256), HAY_F(occurrence), HAY_F(repeat), HAY_F(prompt_sha256),
+        HAY_F(cluster), HAY_F(subtask), HAY_F(ctx_len), HAY_F(depth_pct), HAY_F(ok), HAY_F(truncated), HAY_F(value));
 HAY_ROW(SampleDigest, "", HAY_F(task), HAY_F(doc_id), HAY_F(repeat), HAY_F(sha256));
 // clang-format on
 

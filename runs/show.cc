@@ -1,4 +1,7 @@
 // Reading runs and samples back, and the aggregations that reports draw.
+#include <algorithm>
+#include <tuple>
+
 #include <fmt/format.h>
 
 #include "runs/store_impl.h"
@@ -47,6 +50,7 @@ RunView Store::show_run(int64_t run) {
   if (auto model = one(select_rows<ModelRow>(db.db, "WHERE id = ?", view.run.model_id))) view.model = std::move(*model);
   view.layers = select_rows<ModelLayerRow>(db.db, "WHERE model_id = ? ORDER BY layer", view.run.model_id);
   view.sparse = one(select_rows<SparseRow>(db.db, "WHERE id = ?", view.run.sparse_id));
+  view.sparse_layers = select_rows<SparseLayerRow>(db.db, "WHERE sparse_id = ? ORDER BY layer", view.run.sparse_id);
   view.host = one(select_rows<HostRow>(db.db, "WHERE id = ?", view.run.host_id));
   {
     Statement s = db->statement("SELECT tag FROM run_tags WHERE run = ? ORDER BY tag");
@@ -143,6 +147,21 @@ std::vector<PairRow> Store::pairs(int64_t base_run, int64_t cand_run, const OptT
       "WHERE tb.run = ?1 AND (?3 IS NULL OR t.name = ?3) AND b.status = 'ok' AND c.status = 'ok' "
       "ORDER BY tb.id, b.doc_id, b.repeat",
       base_run, cand_run, task);
+}
+
+std::vector<ScoreRow> Store::scores(int64_t run_task, const std::string& metric) {
+  auto db = impl_->reading();
+  const std::string sql = std::string(
+                              "SELECT id, doc_sha256, occurrence, repeat, prompt_sha256, cluster, subtask, ctx_len, "
+                              "depth_pct, status = 'ok', truncated, CASE status WHEN 'ok' THEN ") +
+                          value_sql(metric) + " END FROM samples s WHERE run_task = ?1";
+  auto rows =
+      metric.empty() ? query_rows<ScoreRow>(db.db, sql, run_task) : query_rows<ScoreRow>(db.db, sql, run_task, metric);
+  std::sort(rows.begin(), rows.end(), [](const ScoreRow& a, const ScoreRow& b) {
+    return std::tie(a.doc_sha256, a.occurrence, a.repeat, a.sample) <
+           std::tie(b.doc_sha256, b.occurrence, b.repeat, b.sample);
+  });
+  return rows;
 }
 
 std::vector<BenchRow> Store::bench(int64_t run) {

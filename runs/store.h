@@ -183,6 +183,8 @@ class Store {
   void remove_tag(int64_t run, const std::string& tag);
   void set_name(int64_t run, const OptText& name);
   void set_note(int64_t run, const OptText& note);
+  // Facts of a model learnt later; what is empty stays as it is.
+  void describe_model(int64_t model, const OptText& series, OptInt train_tokens, OptInt train_step);
   void set_baseline(const std::string& name, std::optional<int64_t> run, OptText set_by);  // nullopt clears
   void add_timings(std::span<const TimingRow> rows);
   void add_bench(std::span<const BenchRow> rows);
@@ -217,6 +219,8 @@ class Store {
   std::vector<GridCell> grid(int64_t run_task, const std::string& metric = {});
   std::vector<LengthRow> lengths(int64_t run_task, bool by_subtask = false);
   std::vector<PairRow> pairs(int64_t base_run, int64_t cand_run, const OptText& task = {});
+  // Every sample of a task by document, occurrence and repeat. `metric` empty: the sample's score.
+  std::vector<ScoreRow> scores(int64_t run_task, const std::string& metric = {});
   std::vector<BenchRow> bench(int64_t run);
   std::vector<SearchPointRow> search_points(int64_t search);
 

@@ -80,6 +80,7 @@ struct RunView {
   ModelRow model;
   std::vector<ModelLayerRow> layers;
   std::optional<SparseRow> sparse;
+  std::vector<SparseLayerRow> sparse_layers;
   std::optional<HostRow> host;
   std::vector<std::string> tags;
   std::vector<RunTaskView> tasks;  // in the plan's order
@@ -125,6 +126,19 @@ struct PairRow {
   OptText base_answer, cand_answer, target;
   bool same_prompt = false;
   int64_t base_sample = 0, cand_sample = 0;
+};
+
+// A sample as comparisons need it: who it is, and one value.
+struct ScoreRow {
+  int64_t sample = 0;
+  std::string doc_sha256;
+  int64_t occurrence = 0, repeat = 0;
+  std::string prompt_sha256;
+  OptText cluster, subtask;
+  OptInt ctx_len;
+  OptReal depth_pct;
+  bool ok = false, truncated = false;
+  OptReal value;  // of the score, or of the metric asked for; only of samples that are ok
 };
 
 // ---- maintenance ---------------------------------------------------------------------------------------------------

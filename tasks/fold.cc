@@ -1,7 +1,6 @@
 #include "tasks/fold.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -40,13 +39,6 @@ Aggregate make_aggregate(const std::string& slice, const std::string& metric, co
 }
 
 }  // namespace
-
-std::string format_number(double value) {
-  char buffer[32];
-  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value);
-  HAY_CHECK(error == std::errc());
-  return std::string(buffer, end);
-}
 
 std::string slice_name(const SampleKey& key, Slicing slicing) {
   const auto length = [&] { return "ctx_len=" + (key.ctx_len ? std::to_string(*key.ctx_len) : "none"); };

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/numbers.h"
 #include "tasks/tasks.h"
 
 namespace hayfork::tasks {
@@ -18,8 +19,5 @@ std::vector<Aggregate> fold_means(std::span<const FoldRow> rows, std::span<const
 
 // "ctx_len=4096;depth_pct=50": what the slice of this key is called.
 std::string slice_name(const SampleKey& key, Slicing slicing);
-
-// 50 → "50", 0.896 → "0.896": the shortest form that reads back as the same number.
-std::string format_number(double value);
 
 }  // namespace hayfork::tasks

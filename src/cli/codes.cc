@@ -34,6 +34,15 @@ constexpr CodeText kCodes[] = {
      "RULER's own program does not end here. The question is asked over its own documents alone, and the sample's "
      "recipe "
      "says clamped; its prompt may be longer than the length. Use a greater length."},
+    {"HAY-W030", "a failure of the gate could not be confirmed",
+     "The policy asks to run the task again with new seeds, and one of the two models or its data is not here. The "
+     "verdict is that of the stored samples."},
+    {"HAY-W031", "a standard error of 0 was imported as unknown",
+     "The other program writes 0.0 where it has none, or where all samples agree. Neither says that the next sample "
+     "would "
+     "agree too."},
+    {"HAY-W032", "an imported run's model is not verified",
+     "The files do not hold the weights' digest. Comparisons with it say \"unverified model\"."},
     {"HAY-E001", "an error ended a run, or closing the database",
      "The message says which. What was stored before is kept; hayfork resume goes on."},
     {"0", "done", "Everything asked for was done; a gate passed."},

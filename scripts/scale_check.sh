@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The results database at scale: writes 1,000 runs × 1,000 samples and four runs of 100,000, then times the verbs on it.
+#   cmake -B build -DHAYFORK_BENCH=ON && ninja -C build store_bench hayfork && scripts/scale_check.sh [build] [FILE.db]
+# Prints seconds and peak memory of each (best of three). Needs python3 for the timing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${1:-build}
+db=${2:-$(mktemp -d)/scale.db}
+[ -e "$db" ] || { find "$build" -name store_bench -type f -perm -u+x -exec {} "$db" 1000 1000 100000 \; ; }
+ls -l "$db" | awk '{printf "%.0f MB\n", $5 / 1e6}'
+python3 - "$build/bin/hayfork" "$db" <<'PY'
+import os, subprocess, sys, time
+binary, db = sys.argv[1:]
+
+def measure(name, *arguments):
+    best, peak = 1e9, 0
+    for _ in range(3):
+        start = time.monotonic()
+        process = subprocess.Popen([binary, *arguments, "--db", db], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        best, peak = min(best, time.monotonic() - start), max(peak, usage.ru_maxrss)
+        assert status == 0, (name, status)
+    print(f"{name:44} {best:6.2f} s  {peak / 1024:5.0f} MB")
+
+measure("list runs (1,004)", "list", "runs")
+measure("list models", "list", "models")
+measure("export runs -o csv", "export", "runs", "-o", "csv")
+measure("show run", "show", "@last")
+measure("compare 2 × 100,000, 0/1 scores", "compare", "big-a", "big-b")
+measure("compare by length", "compare", "big-a", "big-b", "--by", "length")
+measure("compare 2 × 100,000, all scores different", "compare", "graded-a", "graded-b")
+measure("table of 50 models", "table", "--tasks", "made", "--best", "off")
+measure("export samples -o jsonl (100,000)", "export", "samples", "big-a", "-o", "jsonl")
+PY

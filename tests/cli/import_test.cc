@@ -1,0 +1,308 @@
+// hayfork import and export through the program: files of other programs, our own round trip, and files with faults.
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "base/file_map.h"
+#include "tests/support/bad_input.h"
+#include "tests/support/made_runs.h"
+
+namespace hayfork::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::expect_error;
+using test::ProcessResult;
+using ::testing::HasSubstr;
+
+// A results file of lm-evaluation-harness 0.4 with 30 made-up questions, two thirds right.
+json results() {
+  return {{"results",
+           {{"arc_easy",
+             {{"alias", "arc_easy"},
+              {"acc,none", 20.0 / 30},
+              {"acc_stderr,none", 0.0875},
+              {"acc_norm,none", 0.5},
+              {"acc_norm_stderr,none", 0.0}}}}},
+          {"group_subtasks", json::object()},
+          {"configs",
+           {{"arc_easy",
+             {{"task", "arc_easy"},
+              {"output_type", "multiple_choice"},
+              {"metric_list", {{{"metric", "acc"}}, {{"metric", "acc_norm"}}}}}}}},
+          {"versions", {{"arc_easy", 1.0}}},
+          {"n-shot", {{"arc_easy", 0}}},
+          {"higher_is_better", {{"arc_easy", {{"acc", true}, {"acc_norm", true}}}}},
+          {"n-samples", {{"arc_easy", {{"original", 2376}, {"effective", 30}}}}},
+          {"config",
+           {{"model", "hf"},
+            {"model_args", "pretrained=made/up"},
+            {"model_dtype", "torch.bfloat16"},
+            {"model_num_parameters", 134515008},
+            {"random_seed", 0}}},
+          {"git_hash", "abc"},
+          {"model_name", "made/up"},
+          {"max_length", 8192},
+          {"chat_template", nullptr},
+          {"total_evaluation_time_seconds", "12.5"}};
+}
+
+// One line of a samples file, values as sanitize_list leaves them.
+json sample(int i) {
+  const bool right = i < 20;
+  const json no = json::array({"-3.5", "False"}), yes = json::array({right ? "-1.25" : "-9.0", "True"});
+  return {{"doc_id", i},
+          {"doc", {{"id", fmt::format("Q{}", i)}, {"question", fmt::format("What is {}?", i)}}},
+          {"target", "1"},
+          {"arguments",
+           {{"gen_args_0", {{"arg_0", fmt::format("Question: {}\nAnswer:", i)}, {"arg_1", " no"}}},
+            {"gen_args_1", {{"arg_0", fmt::format("Question: {}\nAnswer:", i)}, {"arg_1", " yes, ä"}}}}},
+          {"resps", json::array({json::array({no}), json::array({yes})})},
+          {"filtered_resps", json::array({no, yes})},
+          {"filter", "none"},
+          {"metrics", json::array({"acc", "acc_norm"})},
+          {"doc_hash", fmt::format("{:064x}", i)},
+          {"prompt_hash", fmt::format("{:064x}", i + 1000)},
+          {"target_hash", "aa"},
+          {"acc", right ? 1.0 : 0.0},
+          {"acc_norm", i % 2 == 0 ? 1.0 : 0.0}};
+}
+
+class ImportTest : public test::BadInputTest {
+ protected:
+  std::string write_results(const json& value = results()) const {
+    return write("lm/results_2026-11-01.json", value.dump(2));
+  }
+  std::string write_samples(int n = 30) const {
+    std::string lines;
+    for (int i = 0; i < n; ++i) lines += sample(i).dump() + "\n";
+    return write("lm/samples_arc_easy_2026-11-01.jsonl", lines);
+  }
+  ProcessResult import(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), "import");
+    return run(arguments);
+  }
+  json json_of(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.end(), {"-o", "json"});
+    const ProcessResult result = run(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out, nullptr, false);
+  }
+  std::vector<fs::path> files_under(const std::string& folder) const {
+    std::vector<fs::path> out;
+    for (const auto& entry : fs::recursive_directory_iterator(path(folder))) {
+      if (entry.is_regular_file()) out.push_back(entry.path());
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+};
+
+TEST_F(ImportTest, LmEvalResultsWithSamples) {
+  const ProcessResult result = import({"lm-eval", write_results(), "--samples", write_samples(), "--name", "first"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("HAY-W031"));
+  EXPECT_THAT(result.err, HasSubstr("HAY-W032"));
+  const json metrics = json_of({"export", "metrics", "first"})["metrics"];
+  ASSERT_EQ(metrics.size(), 2u);
+  EXPECT_EQ(metrics[0]["metric"], "acc");
+  EXPECT_EQ(metrics[0]["protocol"], "lm-eval/arc_easy/1.0");
+  EXPECT_EQ(metrics[0]["model"], "made/up");
+  EXPECT_EQ(metrics[0]["n"], 30);
+  EXPECT_EQ(metrics[0]["ci_method"], "wilson");  // the samples give the same mean
+  EXPECT_TRUE(metrics[1]["stderr"].is_null());   // 0.0 says nothing
+  const json samples = json_of({"export", "samples", "first"})["samples"];
+  ASSERT_EQ(samples.size(), 30u);
+  EXPECT_EQ(samples[0]["gold"], 1);
+  EXPECT_EQ(samples[0]["pred"], 1);
+  EXPECT_EQ(samples[0]["prompt_text"], "Question: 0\nAnswer:");
+  EXPECT_EQ(samples[0]["requests"][0]["loglikelihood"], -3.5);
+  EXPECT_EQ(samples[0]["requests"][1]["n_chars"], 7);
+  EXPECT_EQ(samples[0]["metrics"]["acc"], 1.0);
+  expect_error(import({"lm-eval", path("lm/results_2026-11-01.json"), path("lm/samples_arc_easy_2026-11-01.jsonl")}), 2,
+               {"in the database already"});
+  expect_intact();
+}
+
+TEST_F(ImportTest, ExportedLmEvalFilesAreImportedAsTheSame) {
+  import({"lm-eval", write_results(), write_samples(), "--name", "first"});
+  ASSERT_EQ(run({"export", "lm-eval", "first", "--out", path("out")}).status, 0);
+  const auto files = files_under("out");
+  ASSERT_EQ(files.size(), 2u);
+  std::vector<std::string> arguments = {"lm-eval", "--name", "again"};
+  for (const fs::path& file : files) arguments.push_back(file.string());
+  const ProcessResult result = import(arguments);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json row = json_of({"compare", "first", "again"})["comparison"][0];
+  EXPECT_EQ(row["verdict"], "same");
+  EXPECT_EQ(row["pairs"], 30);
+  EXPECT_EQ(row["note"], "unverified model");
+  const json before = json::parse(read("lm/results_2026-11-01.json"));
+  const json after = json::parse(read_file(files[0], ErrorSubject::general));
+  EXPECT_EQ(after["results"]["arc_easy"]["acc,none"], before["results"]["arc_easy"]["acc,none"]);
+  EXPECT_EQ(after["versions"], before["versions"]);
+  EXPECT_EQ(after["higher_is_better"], before["higher_is_better"]);
+}
+
+TEST_F(ImportTest, LmEvalFilesWithFaultsChangeNothing) {
+  const auto refused = [&](const json& value, const std::vector<std::string>& words) {
+    SCOPED_TRACE(words[0]);
+    expect_error(import({"lm-eval", write_results(value)}), 11, words);
+    EXPECT_EQ(json_of({"list", "runs"})["runs"].size(), 0u);
+  };
+  test::open_new(path("runs.db")).close();
+  json value = results();
+  value.erase("results");
+  refused(value, {"results"});
+  value = results();
+  value["results"] = json::object();
+  refused(value, {"results"});
+  value = results();
+  value["results"]["arc_easy"] = 3;
+  refused(value, {"arc_easy"});
+  value = results();
+  value["results"]["arc_easy"] = {{"alias", "x"}};
+  refused(value, {"arc_easy", "number"});
+  std::string text = results().dump();
+  const size_t at = text.find("0.6666");
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, text.find_first_of(",}", at) - at, "NaN");
+  expect_error(import({"lm-eval", write("nan.json", text)}), 11, {"acc,none", "not finite"});
+  expect_error(import({"lm-eval", write("cut.json", text.substr(0, 100))}), 11, {"cut.json"});
+  expect_error(import({"lm-eval", path("none.json")}), 11, {"none.json"});
+  expect_error(import({"lm-eval", write_samples()}), 2, {"results file"});
+  write_results();
+  const std::string stray = write("lm/samples_piqa_2026.jsonl", sample(0).dump());
+  expect_error(import({"lm-eval", path("lm/results_2026-11-01.json"), stray}), 11, {"samples_piqa", "fits no task"});
+  const std::string broken = write("lm/samples_arc_easy_x.jsonl", sample(0).dump() + "\n{\"doc\": 1}\n");
+  expect_error(import({"lm-eval", path("lm/results_2026-11-01.json"), broken}), 11, {"doc_id", "line 2"});
+  EXPECT_EQ(json_of({"list", "runs"})["runs"].size(), 0u);
+  expect_error(import({"wandb", stray}), 2, {"wandb", "llama-bench"});
+  expect_error(import({"lm-eval", path("lm/results_2026-11-01.json"), "--map", "color=red"}), 2,
+               {"color", "train_tokens"});
+}
+
+TEST_F(ImportTest, ResultsWithoutSamplesShowTheirMetricsAndHaveNoPairs) {
+  ASSERT_EQ(import({"lm-eval", write_results(), "--name", "first"}).status, 0);
+  json other = results();
+  other["model_name"] = "other";
+  ASSERT_EQ(import({"lm-eval", write("other.json", other.dump()), "--name", "second"}).status, 0);
+  EXPECT_EQ(json_of({"export", "metrics", "first"})["metrics"][0]["n"], 30);
+  const ProcessResult result = run({"compare", "first", "second"});
+  EXPECT_EQ(result.status, 5);
+  EXPECT_THAT(result.err, HasSubstr("only aggregates"));
+  EXPECT_EQ(json_of({"table", "--tasks", "arc_easy"})["table"].size(), 2u);
+}
+
+TEST_F(ImportTest, ASampleThatIsNotFiniteIsFailed) {
+  std::string lines = sample(0).dump() + "\n" + sample(1).dump() + "\n";
+  const size_t at = lines.find("\"acc\":1.0");
+  ASSERT_NE(at, std::string::npos);
+  lines.replace(at, 9, "\"acc\":NaN");
+  ASSERT_EQ(import({"lm-eval", write_results(), write("lm/samples_arc_easy_n.jsonl", lines), "--name", "n"}).status, 0);
+  const json samples = json_of({"export", "samples", "n"})["samples"];
+  EXPECT_EQ(samples[0]["status"], "failed");
+  EXPECT_TRUE(samples[0]["score"].is_null());
+  EXPECT_EQ(samples[1]["status"], "ok");
+}
+
+TEST_F(ImportTest, LlamaBench) {
+  const json test = {{"build_commit", "abc"},
+                     {"cpu_info", "a processor"},
+                     {"gpu_info", ""},
+                     {"backends", "CPU"},
+                     {"model_filename", "/models/tiny.gguf"},
+                     {"model_type", "llama 1B"},
+                     {"model_n_params", 1100},
+                     {"n_threads", 2},
+                     {"type_k", "f16"},
+                     {"n_prompt", 512},
+                     {"n_gen", 0},
+                     {"n_depth", 0},
+                     {"avg_ns", 1000000000},
+                     {"stddev_ns", 10},
+                     {"avg_ts", 512.0},
+                     {"stddev_ts", 1.5},
+                     {"samples_ts", json::array({511.0, 513.0})}};
+  json decode = test;
+  decode["n_prompt"] = 0;
+  decode["n_gen"] = 128;
+  decode["n_depth"] = 4096;
+  const ProcessResult result = import({"llama-bench", write("bench.json", json{test, decode}.dump()), "-o", "json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(json::parse(result.out)["import"]["bench"], 2);
+  EXPECT_EQ(import({"llama-bench", write("bench.jsonl", decode.dump() + "\n")}).status, 0);
+  json bad = test;
+  bad["avg_ts"] = "fast";
+  expect_error(import({"llama-bench", write("bad.json", json{bad}.dump())}), 11, {"avg_ts", "entry 1"});
+  expect_error(import({"llama-bench", write("empty.json", "[]")}), 11, {"no test"});
+}
+
+TEST_F(ImportTest, RulerPredictionsAreScoredHere) {
+  const auto line = [](int i, const std::string& pred) {
+    return json{{"index", i},
+                {"pred", pred},
+                {"input", "find it"},
+                {"outputs", json::array({"1234567", "7654321"})},
+                {"length", 4001}}
+               .dump() +
+           "\n";
+  };
+  const std::string file = write("out/4096/pred/niah_multiquery.jsonl",
+                                 line(0, " They are 1234567 and 7654321.") + line(1, "1234567\x01") + line(2, "none"));
+  const ProcessResult result = import({"ruler", file, "--map", "model=m", "--name", "r"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json metrics = json_of({"export", "metrics", "r"})["metrics"];
+  EXPECT_EQ(metrics[0]["task"], "ruler_niah_multiquery");
+  EXPECT_EQ(metrics[0]["protocol"], "ruler/p1/niah_multiquery");
+  EXPECT_NEAR(metrics[0]["value"].get<double>(), 0.5, 1e-12);
+  EXPECT_EQ(metrics[1]["slice"], "ctx_len=4096");
+  expect_error(import({"ruler", write("other.jsonl", line(0, "x"))}), 11, {"other.jsonl", "niah_single_1"});
+  expect_error(import({"ruler", write("vt.jsonl", line(0, "x"))}), 11, {"length"});
+  expect_error(import({"ruler", write("4096/vt.jsonl", "{\"index\":0}\n")}), 11, {"pred", "line 1"});
+}
+
+TEST_F(ImportTest, AnotherDatabaseAndOneThatDisagrees) {
+  runs::Store other = test::open_new(path("other.db"));
+  const std::string id = test::make_run(other, {.tasks = {{.scores = test::ones(5, 30)}}});
+  other.close();
+  ASSERT_EQ(import({"hayfork", path("other.db")}).status, 0);
+  EXPECT_EQ(json_of({"list", "runs"})["runs"][0]["run"], id);
+  if (!fs::exists("/usr/bin/sqlite3")) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
+  test::run_process("/usr/bin/sqlite3",
+                    {path("other.db"), "update samples set score = 0.25, answer = 'x' where id = 1"});
+  expect_error(import({"hayfork", path("other.db")}), 2, {"disagree", id});
+  EXPECT_EQ(json_of({"list", "runs"})["runs"].size(), 1u);
+  expect_intact();
+  EXPECT_EQ(json_of({"export", "samples", id})["samples"][0]["score"], 1.0);
+}
+
+TEST_F(ImportTest, ExportsAreSafeForSpreadsheetsTerminalsAndLatex) {
+  runs::Store store = test::open_new(path("runs.db"));
+  test::MadeTask task{.scores = test::ones(1, 2)};
+  task.answer = "=1+1\n<script>\xE2\x80\xA8\xE2\x80\xAE\x1b[2J";
+  task.target = std::string("a\0b", 3);
+  test::make_run(store, {.tasks = {task}});
+  store.close();
+  for (const char* format : {"csv", "table", "latex", "md", "jsonl", "json"}) {
+    const ProcessResult result = run({"export", "samples", "@last", "-o", format});
+    EXPECT_EQ(result.status, 0) << format << result.err;
+    if (std::string_view(format) != "csv") {  // which holds data as it is, but for formulas and NULs
+      EXPECT_EQ(result.out.find('\x1b'), std::string::npos) << format;
+    }
+    if (std::string_view(format) == "csv") {
+      EXPECT_THAT(result.out, HasSubstr("'=1+1"));
+    }
+    if (std::string_view(format) == "jsonl") {
+      const json first = json::parse(result.out.substr(0, result.out.find('\n')));
+      EXPECT_EQ(first["answer"], task.answer);
+      EXPECT_EQ(first["target"], task.target);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hayfork::cli

@@ -1,0 +1,134 @@
+// hayfork table: models × tasks, the mark for the best, layouts of papers and their printed rows.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "runs/report/layouts.h"
+#include "tests/support/bad_input.h"
+#include "tests/support/made_runs.h"
+
+namespace hayfork::cli {
+namespace {
+
+using nlohmann::json;
+using test::expect_error;
+using test::MadeTask;
+using test::ones;
+using test::ProcessResult;
+using ::testing::HasSubstr;
+
+class TableTest : public test::BadInputTest {
+ protected:
+  void add(const std::vector<test::MadeRun>& made) const {
+    runs::Store store = test::open_new(path("runs.db"));
+    for (const test::MadeRun& run : made) test::make_run(store, run);
+    store.close();
+  }
+  static MadeTask mc(const std::string& name, int64_t right, int64_t n = 200) {
+    return {.name = name, .protocol = "lm-eval/" + name + "/1.0", .scores = ones(right, n)};
+  }
+  json rows(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), "table");
+    arguments.insert(arguments.end(), {"-o", "json"});
+    const ProcessResult result = run(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(result.out, nullptr, false)["table"];
+  }
+};
+
+TEST_F(TableTest, MarksTheBestOnlyWhereItIsSignificant) {
+  add({{.model = "a", .tasks = {mc("arc_easy", 60), mc("piqa", 100)}},
+       {.model = "b", .tasks = {mc("arc_easy", 90), mc("piqa", 101)}},
+       {.model = "c", .tasks = {mc("arc_easy", 150)}}});
+  const json cells = rows({});
+  ASSERT_EQ(cells.size(), 6u);
+  std::string best;
+  for (const json& cell : cells) {
+    if (cell["best"].get<bool>())
+      best += cell["model"].get<std::string>() + ":" + cell["column"].get<std::string>() + " ";
+    if (cell["model"] == "c" && cell["column"] == "piqa") {
+      EXPECT_TRUE(cell["value"].is_null());
+    }
+  }
+  EXPECT_EQ(best, "c:arc_easy ");
+  const ProcessResult table = run({"table"});
+  EXPECT_THAT(table.out, HasSubstr("75.00* ["));
+  EXPECT_THAT(table.out, HasSubstr("n=200"));
+  EXPECT_THAT(table.out, HasSubstr("–"));
+  EXPECT_THAT(table.out, HasSubstr("* best"));
+  EXPECT_THAT(run({"table", "-o", "latex"}).out, HasSubstr("75.00*"));
+}
+
+TEST_F(TableTest, CellsOfAnotherProtocolAreMarkedAndNothingIsBest) {
+  MadeTask shots = mc("arc_easy", 190);
+  shots.num_fewshot = 5;
+  add({{.model = "a", .tasks = {mc("arc_easy", 60)}}, {.model = "b", .tasks = {shots}}});
+  const ProcessResult table = run({"table"});
+  EXPECT_THAT(table.out, HasSubstr("95.00†"));
+  EXPECT_THAT(table.out, HasSubstr("† not comparable"));
+  EXPECT_EQ(table.out.find('*'), std::string::npos);
+}
+
+TEST_F(TableTest, LayoutsFillFromTheDatabaseBesideThePublishedRows) {
+  add({{.model = "mine",
+        .tasks = {mc("based_drop", 50), mc("based_nq_2048", 40), mc("based_swde", 60), mc("based_triviaqa", 120),
+                  mc("based_fda", 20), mc("based_squad", 70)}}});
+  const json cells = rows({"--layout", "orthros-table3", "--published"});
+  ASSERT_EQ(cells.size(), 7u * 7u);
+  EXPECT_EQ(cells[0]["model"], "mine");
+  EXPECT_EQ(cells[0]["value"], 0.25);
+  EXPECT_EQ(cells[6]["column"], "Avg(6)");
+  EXPECT_NEAR(cells[6]["value"].get<double>(), (0.25 + 0.2 + 0.3 + 0.6 + 0.1 + 0.35) / 6, 1e-12);
+  EXPECT_EQ(cells[7]["model"], "Transformer (published)");
+  EXPECT_TRUE(cells[7]["published"].get<bool>());
+  EXPECT_NEAR(cells[7]["value"].get<double>(), 0.232, 1e-12);
+  EXPECT_THAT(run({"table", "--layout", "orthros-table3", "--published"}).out, HasSubstr("arXiv 2610.13735"));
+  expect_error(run({"table", "--layout", "orthros-table9"}), 2, {"orthros-table9", "orthros-table3"});
+  expect_error(run({"table", "--published"}), 2, {"--layout"});
+}
+
+TEST_F(TableTest, TimingsFillTheEndToEndLayout) {
+  runs::Store store = test::open_new(path("runs.db"));
+  const std::string id = test::make_run(store, {.model = "fast", .tasks = {}});
+  runs::BenchRow bench;
+  bench.run = store.find_run(id).id;
+  bench.test = "pp131072+tg128";
+  bench.n_prompt = 131072;
+  bench.n_gen = 128;
+  bench.batch = 2;
+  bench.reps = 3;
+  bench.ttft_ms = 17016;
+  bench.tps_mean = 256 / 24.647;
+  store.add_bench(std::vector<runs::BenchRow>{bench});
+  store.close();
+  const json cells = rows({"--layout", "orthros-table4"});
+  EXPECT_NEAR(cells[0]["value"].get<double>(), 17.016, 1e-9);
+  EXPECT_NEAR(cells[1]["value"].get<double>(), 24.647, 1e-9);
+  EXPECT_NEAR(cells[2]["value"].get<double>(), 10.387, 1e-3);
+  EXPECT_NEAR(cells[3]["value"].get<double>(), 2 * 127 / (24.647 - 17.016), 1e-9);
+  EXPECT_TRUE(cells[4]["value"].is_null());
+}
+
+TEST_F(TableTest, NothingToShowIsExitFive) {
+  add({{.model = "a", .tasks = {mc("arc_easy", 60)}}});
+  EXPECT_EQ(run({"table", "--layout", "hybrid-table12"}).status, 5);
+  EXPECT_EQ(run({"table", "--layout", "sparse-table6"}).status, 5);
+  EXPECT_EQ(run({"table", "--layout", "hybrid-table12", "--published"}).status, 0);
+}
+
+TEST(Layouts, PrintedMeansFollowFromThePrintedColumns) {
+  size_t n_rows = 0;
+  for (const runs::Layout& layout : runs::layouts()) {
+    SCOPED_TRACE(layout.name);
+    n_rows += layout.published.size();
+    for (const runs::PublishedRow& row : layout.published)
+      EXPECT_EQ(row.values.size(), layout.columns.size()) << row.model;
+    EXPECT_THAT(runs::check_published(layout), ::testing::IsEmpty());
+  }
+  EXPECT_EQ(n_rows, 6u + 6 + 6 + 4 + 18 + 9 + 6 + 4);
+  runs::Layout wrong = runs::find_layout("orthros-table1");
+  wrong.published[0].values.back() = 54.0;
+  EXPECT_EQ(runs::check_published(wrong).size(), 1u);
+}
+
+}  // namespace
+}  // namespace hayfork::cli
