@@ -321,18 +321,20 @@ int64_t Agenda::base_rows() const {
   return total;
 }
 
+std::vector<int32_t> Agenda::wanted_rows(int32_t node) const {
+  std::vector<int32_t> rows;
+  for (const Want& want : wants(node)) {
+    const Part& part = parts_[static_cast<size_t>(want.part)];
+    for (int32_t r = want.first; r < want.last; ++r) rows.push_back(part.row(r));
+  }
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  return rows;
+}
+
 int64_t Agenda::wanted_rows() const {
   int64_t total = 0;
-  std::vector<int32_t> rows;
-  for (int32_t i = 0; i < trie_.size(); ++i) {
-    rows.clear();
-    for (const Want& want : wants(i)) {
-      const Part& part = parts_[static_cast<size_t>(want.part)];
-      for (int32_t r = want.first; r < want.last; ++r) rows.push_back(part.row(r));
-    }
-    std::sort(rows.begin(), rows.end());
-    total += std::unique(rows.begin(), rows.end()) - rows.begin();
-  }
+  for (int32_t i = 0; i < trie_.size(); ++i) total += static_cast<int64_t>(wanted_rows(i).size());
   return total;
 }
 

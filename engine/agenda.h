@@ -93,6 +93,7 @@ class Agenda {
   // Counts for plans: base rows, distinct wanted rows, and tokens of all requests taken alone.
   int64_t base_rows() const;
   int64_t wanted_rows() const;
+  std::vector<int32_t> wanted_rows(int32_t node) const;  // positions, ascending, each once
   int64_t request_tokens() const;
   int64_t new_tokens() const;
 

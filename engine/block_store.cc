@@ -60,59 +60,124 @@ BlockKeys::BlockKeys(const RequestTrie& trie, int32_t node, int64_t reach) : rea
   power_b_ = power(kBaseB, reach_ - 1);
 }
 
-BlockHistory BlockKeys::history(int32_t block) const {
-  const int32_t end = block * kBlockTokens, begin = std::max(end - (reach_ - 1), 0);
-  const auto i = static_cast<size_t>(begin - first_), j = static_cast<size_t>(end - first_);
-  const bool whole = end - begin == reach_ - 1;  // shorter only at the beginning of the sequence
-  return {stretch(a_, i, j, whole ? power_a_ : power(kBaseA, end - begin)),
-          stretch(b_, i, j, whole ? power_b_ : power(kBaseB, end - begin)), block, rope_root_};
+BlockHistory BlockKeys::history(int32_t position) const {
+  const int32_t begin = std::max(position - (reach_ - 1), 0);
+  const auto i = static_cast<size_t>(begin - first_), j = static_cast<size_t>(position - first_);
+  const bool whole = position - begin == reach_ - 1;  // shorter only at the beginning of the sequence
+  return {stretch(a_, i, j, whole ? power_a_ : power(kBaseA, position - begin)),
+          stretch(b_, i, j, whole ? power_b_ : power(kBaseB, position - begin)), position, rope_root_};
 }
 
-std::span<const int32_t> BlockKeys::tokens(int32_t block) const {
-  const auto begin = static_cast<size_t>(block * kBlockTokens - first_);
-  return std::span(tokens_).subspan(begin, std::min<size_t>(kBlockTokens, tokens_.size() - begin));
+std::span<const int32_t> BlockKeys::tokens(int32_t position) const {
+  const auto begin = static_cast<size_t>(position - first_);
+  const auto rest = static_cast<size_t>(kBlockTokens - position % kBlockTokens);
+  return std::span(tokens_).subspan(begin, std::min(rest, tokens_.size() - begin));
+}
+
+const BlockIndex::Block* BlockIndex::holder(const BlockHistory& history, std::span<const int32_t> tokens) const {
+  const auto [begin, end] = pieces_.equal_range(history);
+  const auto offset = static_cast<size_t>(history.position % kBlockTokens);
+  for (auto it = begin; it != end; ++it) {
+    const std::vector<int32_t>& kept = it->second->tokens;
+    if (kept.size() >= offset + tokens.size() &&
+        std::equal(tokens.begin(), tokens.end(), kept.begin() + static_cast<std::ptrdiff_t>(offset))) {
+      return it->second;
+    }
+  }
+  return nullptr;
+}
+
+BlockIndex::Piece BlockIndex::find(const BlockKeys& keys, int32_t position, int32_t first, int32_t end) const {
+  if (empty()) return {};
+  const int32_t block = position / kBlockTokens * kBlockTokens;
+  const int32_t begin = position == first ? block : position;
+  if (begin % kPieceTokens != 0 || (begin != block && block < first)) return {};
+  const std::span<const int32_t> tokens = keys.tokens(begin);
+  const auto n = std::min<int32_t>(static_cast<int32_t>(tokens.size()), end - begin);
+  return {holder(keys.history(begin), tokens.first(static_cast<size_t>(n))), begin, begin + n};
+}
+
+BlockIndex::Block* BlockIndex::insert(const BlockKeys& keys, int32_t begin) {
+  const std::span<const int32_t> tokens = keys.tokens(begin);
+  if (holder(keys.history(begin), tokens) != nullptr) return nullptr;
+  Block& block = blocks_.emplace_back();
+  block.tokens.assign(tokens.begin(), tokens.end());
+  for (int32_t p = 0; p < static_cast<int32_t>(tokens.size()); p += kPieceTokens) {
+    block.pieces.push_back(keys.history(begin + p));
+    pieces_.emplace(block.pieces.back(), &block);
+  }
+  return &block;
+}
+
+BlockIndex::Block BlockIndex::take_oldest() {
+  const Block* oldest = &blocks_.front();
+  for (const BlockHistory& piece : oldest->pieces) {
+    auto [it, end] = pieces_.equal_range(piece);
+    it = std::find_if(it, end, [&](const auto& entry) { return entry.second == oldest; });
+    HAY_CHECK(it != end);
+    pieces_.erase(it);
+  }
+  Block taken = std::move(blocks_.front());
+  blocks_.pop_front();
+  return taken;
 }
 
 BlockStore::~BlockStore() {
   while (!empty()) evict();
 }
 
-const BlockStore::Block* BlockStore::find(const BlockHistory& history, std::span<const int32_t> tokens) const {
-  const auto [begin, end] = blocks_.equal_range(history);
-  for (auto it = begin; it != end; ++it) {
-    if (std::equal(tokens.begin(), tokens.end(), it->second.tokens.begin())) return &it->second;
+void BlockStore::adopt(SeqId seq, const BlockIndex::Piece& piece) {
+  const int32_t block = piece.begin / kBlockTokens;
+  HAY_CHECK(cache_.length(seq) / kBlockTokens == block);
+  if (piece.begin % kBlockTokens == 0) {
+    cache_.append(seq, piece.block->held, piece.end - block * kBlockTokens);
+  } else {
+    cache_.copy_in(seq, piece.block->held, piece.end - block * kBlockTokens);
   }
-  return nullptr;
 }
 
-bool BlockStore::adopt(SeqId seq, const BlockHistory& history, std::span<const int32_t> tokens) {
-  const Block* block = find(history, tokens);
+bool BlockStore::insert(SeqId seq, const BlockKeys& keys, int32_t begin) {
+  if (!cache_.holds(seq, begin / kBlockTokens)) return false;
+  BlockIndex::Block* block = index_.insert(keys, begin);
   if (block == nullptr) return false;
-  HAY_CHECK(cache_.length(seq) / kBlockTokens == history.block);
-  cache_.append(seq, block->held);
-  cache_.truncate(seq, history.block * kBlockTokens + static_cast<int32_t>(tokens.size()));
+  block->held = cache_.hold(seq, begin / kBlockTokens);
   return true;
 }
 
-bool BlockStore::insert(SeqId seq, const BlockHistory& history, std::span<const int32_t> tokens) {
-  HAY_CHECK(tokens.size() == kBlockTokens);
-  if (find(history, tokens) != nullptr) return false;
-  const auto it = blocks_.emplace(history, Block{{tokens.begin(), tokens.end()}, cache_.hold(seq, history.block)});
-  oldest_.push_back(&*it);
-  return true;
-}
-
-void BlockStore::evict() {
-  const Blocks::const_pointer oldest = oldest_.front();
-  oldest_.pop_front();
-  const auto [begin, end] = blocks_.equal_range(oldest->first);
-  for (auto it = begin; it != end; ++it) {
-    if (&*it != oldest) continue;
-    cache_.drop(it->second.held);
-    blocks_.erase(it);
-    return;
+// Depth first, as nodes are admitted.
+int64_t rows_taken_over(const Agenda& agenda, int64_t reach, bool two_streams) {
+  const RequestTrie& trie = agenda.trie();
+  BlockIndex index;
+  int64_t saved = 0;
+  std::vector<int32_t> stack;
+  for (int32_t id = trie.size(); id-- > 0;) {
+    if (trie.node(id).parent < 0) stack.push_back(id);
   }
-  HAY_CHECK(false);
+  while (!stack.empty()) {
+    const int32_t id = stack.back();
+    stack.pop_back();
+    const TrieNode& node = trie.node(id);
+    const auto first_child = static_cast<std::ptrdiff_t>(stack.size());
+    for (int32_t c = node.first_child; c >= 0; c = trie.node(c).next_sibling) stack.push_back(c);
+    std::reverse(stack.begin() + first_child, stack.end());
+    if (node.leaf >= 0 || node.length() < kLocalTokens) continue;
+    const BlockKeys keys(trie, id, reach);
+    const std::vector<int32_t> computed = two_streams ? std::vector<int32_t>() : agenda.wanted_rows(id);
+    auto wanted = computed.begin();
+    for (int32_t p = node.begin, first = p; p < node.end;) {
+      const int32_t end = wanted == computed.end() ? node.end : *wanted;
+      const BlockIndex::Piece piece = p < end ? index.find(keys, p, first, end) : BlockIndex::Piece{};
+      if (piece.block != nullptr) {
+        saved += piece.end - p;
+        p = piece.end;
+      } else {
+        if (p == end) ++wanted;
+        ++p;
+      }
+    }
+    for (int32_t b = node.begin / kBlockTokens * kBlockTokens; b < node.end; b += kBlockTokens) index.insert(keys, b);
+  }
+  return saved;
 }
 
 }  // namespace hayfork::engine

@@ -313,35 +313,58 @@ int32_t Cache::live_sequences() const {
   return static_cast<int32_t>(impl_->sequences.size() - impl_->unused.size());
 }
 
+bool Cache::windowed() const {
+  return std::any_of(impl_->groups.begin(), impl_->groups.end(), [](const BlockGroup& g) { return g.window > 0; });
+}
+
 int32_t Cache::free_sequences() const {
   return impl_->recurrent ? impl_->slots.size() : std::numeric_limits<int32_t>::max();
 }
 
+bool Cache::holds(SeqId seq, int32_t index) const {
+  const Sequence& s = impl_->at(seq);
+  return std::all_of(s.first_held.begin(), s.first_held.end(), [&](int32_t first) { return first <= index; });
+}
+
 std::vector<int32_t> Cache::hold(SeqId seq, int32_t index) {
   const Sequence& s = impl_->at(seq);
-  HAY_CHECK(!impl_->recurrent && (index + 1) * kBlockTokens <= s.length);
+  HAY_CHECK(!impl_->recurrent && index < blocks_for(s.length));
   std::vector<int32_t> held;
   for (size_t g = 0; g < impl_->groups.size(); ++g) {
-    HAY_CHECK(impl_->groups[g].window == 0);
     held.push_back(s.tables[g][static_cast<size_t>(index)]);
+    HAY_CHECK(held.back() >= 0, "the block was freed behind the window");
     impl_->groups[g].hold(held.back());
   }
   return held;
 }
 
-void Cache::append(SeqId seq, std::span<const int32_t> held) {
+void Cache::append(SeqId seq, std::span<const int32_t> held, int32_t n) {
   Sequence& s = impl_->at(seq);
-  HAY_CHECK(held.size() == impl_->groups.size());
+  HAY_CHECK(held.size() == impl_->groups.size() && n >= s.length % kBlockTokens && n <= kBlockTokens);
+  const bool replaces = s.length % kBlockTokens != 0;
+  s.length = s.length / kBlockTokens * kBlockTokens + n;
   for (size_t g = 0; g < held.size(); ++g) {
     impl_->groups[g].hold(held[g]);
-    if (s.length % kBlockTokens != 0) {
+    if (replaces) {
       impl_->groups[g].drop(s.tables[g].back());
       s.tables[g].pop_back();
     }
     s.tables[g].push_back(held[g]);
+    impl_->drop_behind(s, g);
     s.rows[g] = s.tables[g].data();
   }
-  s.length = (s.length / kBlockTokens + 1) * kBlockTokens;
+}
+
+void Cache::copy_in(SeqId seq, std::span<const int32_t> held, int32_t n) {
+  Sequence& s = impl_->at(seq);
+  HAY_CHECK(held.size() == impl_->groups.size() && s.length % kBlockTokens != 0 && n > s.length % kBlockTokens);
+  for (size_t g = 0; g < held.size(); ++g) {
+    const BlockGroup& group = impl_->groups[g];
+    const int32_t own = s.tables[g].back();
+    HAY_CHECK(group.refs[static_cast<size_t>(own)] == 1, "a shared block is not written");
+    impl_->copy_block(group, own, held[g]);
+  }
+  s.length = s.length / kBlockTokens * kBlockTokens + n;
 }
 
 void Cache::drop(std::span<const int32_t> held) {

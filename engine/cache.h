@@ -63,13 +63,18 @@ class Cache {
   int32_t free_blocks() const;     // of the group that has fewest
   int32_t held_blocks() const;     // taken, over all groups
   int32_t live_sequences() const;  // created or forked, and not released
+  bool windowed() const;           // some group frees blocks behind its window
   int32_t free_sequences() const;  // state slots left; INT32_MAX without recurrent state
 
-  // Blocks apart from sequences: hold() keeps block `index` (positions index·kBlockTokens …, all written) of a sequence
-  // in every group; append() gives it to another that ends in or just before these positions, in place of what that has
-  // of them; drop() lets it go. Only for caches without windows and recurrent state.
+  // Blocks apart from sequences: hold() keeps block `index` (positions index·kBlockTokens …) of a sequence in every
+  // group; append() gives its first n positions to another that ends in or just before them, in place of what that has
+  // of them; copy_in() copies it into the last block of another, which must be its own and keeps that beginning once it
+  // is written again; drop() lets it go. What is held must not be written any more: whoever grows into it gets a copy.
+  // Only for caches without recurrent state.
   std::vector<int32_t> hold(SeqId seq, int32_t index);
-  void append(SeqId seq, std::span<const int32_t> held);
+  bool holds(SeqId seq, int32_t index) const;  // not freed behind a window
+  void append(SeqId seq, std::span<const int32_t> held, int32_t n);
+  void copy_in(SeqId seq, std::span<const int32_t> held, int32_t n);
   void drop(std::span<const int32_t> held);
 
   // Valid until the next call that changes the sequence.

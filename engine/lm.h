@@ -114,8 +114,10 @@ struct ModelInfo {
   int64_t n_params = 0, n_params_no_embedding = 0;
   int32_t vocab_size = 0;  // rows of the output matrix
   int32_t hidden_size = 0;
-  int32_t max_length = 0;    // max_position_embeddings
-  int64_t reach_tokens = 0;  // K/V of a base position depend on this many tokens up to it, itself included; 0: on all
+  int32_t max_length = 0;  // max_position_embeddings
+  // How many tokens up to a position, itself included, its K/V in every layer and its hidden state behind the last one
+  // depend on (base stream); 0: all.
+  int64_t kv_reach_tokens = 0, hidden_reach_tokens = 0;
   std::vector<LayerInfo> layers;
   std::vector<int32_t> eos_ids;  // union of config.json and generation_config.json
   std::string weights_sha256, config_sha256, tokenizer_sha256, template_sha256;

@@ -133,9 +133,11 @@ void plan_cache(MemoryPlan& plan, const Agenda& agenda, const CacheNeeds& needs,
   const RequestTrie& trie = agenda.trie();
   std::vector<int32_t> longest(needs.n_kinds(), 0);  // what one path needs
   std::vector<int64_t> all(needs.n_kinds(), 0);      // everything at once
+  int32_t longest_end = 0;
   for (int32_t id = 0; id < trie.size(); ++id) {
     const std::span<const int32_t> path = needs.path(id);
     if (total_bytes(path, bytes) > plan.cache_budget_bytes) continue;
+    longest_end = std::max(longest_end, trie.node(id).end);
     for (size_t k = 0; k < needs.n_kinds(); ++k) {
       longest[k] = std::max(longest[k], path[k]);
       all[k] += needs.own(id)[k];
@@ -145,9 +147,10 @@ void plan_cache(MemoryPlan& plan, const Agenda& agenda, const CacheNeeds& needs,
   const int64_t least = total_bytes(longest, bytes);
   std::vector<int32_t> wanted(needs.n_kinds());
   for (size_t k = 0; k < wanted.size(); ++k) {
-    const int64_t batch = int64_t{longest[k]} * (plan.batch_size + (plan.reach_tokens > 0 ? 2 : 0));
-    if (plan.reach_tokens > 0) all[k] += 2 * int64_t{longest[k]};  // kept blocks: a sweep's haystack and its edits
-    wanted[k] = static_cast<int32_t>(std::clamp<int64_t>(all[k], longest[k], std::min<int64_t>(batch, 1 << 30)));
+    // Kept blocks: a sweep's haystack and its edits.
+    const int64_t kept = plan.reach_tokens > 0 ? 2 * int64_t{blocks_up(longest_end)} : 0;
+    const int64_t batch = int64_t{longest[k]} * plan.batch_size + kept;
+    wanted[k] = static_cast<int32_t>(std::clamp<int64_t>(all[k] + kept, longest[k], std::min<int64_t>(batch, 1 << 30)));
   }
   const int64_t most = total_bytes(wanted, bytes);
   const int64_t spare = plan.cache_budget_bytes - least;

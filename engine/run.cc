@@ -13,9 +13,6 @@ namespace {
 // whoever resumes).
 constexpr int32_t kDrainTokens = 64;
 
-// Nodes shorter than this are computed without looking for blocks to take over: hashing their reach would cost more.
-constexpr int32_t kLocalTokens = kBlockTokens;
-
 }  // namespace
 
 Run::Run(RunTools tools, const Agenda& agenda, const CacheNeeds& needs, const MemoryPlan& plan, Answers& answers)
@@ -29,6 +26,7 @@ Run::Run(RunTools tools, const Agenda& agenda, const CacheNeeds& needs, const Me
       vocab_size_(static_cast<size_t>(tools.model.info().vocab_size)),
       budget_(plan.amounts),
       reach_tokens_(plan.reach_tokens),
+      windowed_(tools.cache.windowed()),
       kept_blocks_(tools.cache),
       states_(static_cast<size_t>(agenda.trie().size())),
       generations_(agenda.generations().size()) {

@@ -116,7 +116,7 @@ class Run {
   void add_decode_rows(const LanePtr& lane);
   void add_prefill_rows(const LanePtr& lane);
   int32_t begin_rows(const LanePtr& lane, const SeqView& view);
-  int32_t adopt_blocks(Lane& lane, int32_t pos);
+  int32_t adopt_blocks(Lane& lane, int32_t pos, bool& pause);
   void keep_blocks(const Lane& lane);
   void add_query(Lane& lane, int32_t row, size_t first_event, size_t last_event);
   void collect_targets(Query& query);
@@ -158,6 +158,7 @@ class Run {
   const size_t vocab_size_;
   std::vector<int32_t> budget_;  // by kind, what is not reserved
   const int64_t reach_tokens_;
+  const bool windowed_;     // the cache frees blocks behind windows
   BlockStore kept_blocks_;  // each takes one of every kind from the budget
   std::vector<NodeState> states_;
   std::vector<std::unique_ptr<Generation>> generations_;

@@ -134,8 +134,10 @@ void Run::add_prefill_rows(const LanePtr& entry) {
   if (used() >= chunk_) return;
   begin_rows(entry, {});                                          // its view follows, when the cache has grown
   int32_t pos = lane.pos, there = tools_.cache.length(lane.seq);  // K/V of positions before `there` are in the cache
+  bool pause = false;
   for (; pos < n.end; ++pos) {
-    if (pos >= there) there = adopt_blocks(lane, pos);
+    if (pos >= there) there = adopt_blocks(lane, pos, pause);
+    if (pause) break;
     const bool wanted = lane.next_event < lane.events.size() && lane.events[lane.next_event].row == pos;
     const bool base = pos >= there, output = wanted && two_streams_;
     if (used() + (base ? 1 : 0) + (output ? 1 : 0) > chunk_ && used() > 0) break;
@@ -161,27 +163,36 @@ void Run::add_prefill_rows(const LanePtr& entry) {
   rows_.set_view(lane.pass_seq, tools_.cache.view(lane.seq, agenda_.rope_tokens(lane.node)));
 }
 
-// Takes over the blocks from `pos` on that are kept; the position behind the last. A block that begins before `pos` is
-// the sequence's own so far, with the same bits: it is looked for once, at the first position of the pass.
-int32_t Run::adopt_blocks(Lane& lane, int32_t pos) {
-  if (lane.keys.empty() || kept_blocks_.empty() || (pos % kBlockTokens != 0 && pos != lane.pos)) return pos;
+// Takes over what is kept from `pos` on; the position behind it. With one stream, rows that are wanted are computed.
+// `pause`: the pass must not go on behind `pos`, because blocks that rows of it still read would be freed.
+int32_t Run::adopt_blocks(Lane& lane, int32_t pos, bool& pause) {
+  if (lane.keys.empty() || kept_blocks_.empty()) return pos;
+  int32_t end = node(lane.node).end;
+  if (!two_streams_ && lane.next_event < lane.events.size()) end = lane.events[lane.next_event].row;
+  const bool frees = windowed_ && lane.n_rows_base > 0;
   int32_t there = pos;
-  for (int32_t b = pos / kBlockTokens; b * kBlockTokens < node(lane.node).end; ++b) {
+  while (there < end) {
+    const BlockIndex::Piece piece = kept_blocks_.index().find(lane.keys, there, lane.pos, end);
+    if (piece.block == nullptr || piece.end <= there) break;
+    pause = frees;
+    if (frees && piece.begin % kBlockTokens == 0) break;
     // Rows before it are in this pass: their K/V come first.
     if (there == pos) HAY_CHECK(tools_.cache.extend(lane.seq, pos), "a reserved block is missing");
-    const std::span<const int32_t> tokens = lane.keys.tokens(b);
-    if (!kept_blocks_.adopt(lane.seq, lane.keys.history(b), tokens)) break;
-    there = b * kBlockTokens + static_cast<int32_t>(tokens.size());
+    kept_blocks_.adopt(lane.seq, piece);
+    there = piece.end;
   }
   return there;
 }
 
-// Keeps the blocks completed by this pass, as far as memory that nobody has reserved allows.
+// Keeps the blocks completed by this pass, and the last one of a node as far as it goes; all as far as memory that
+// nobody has reserved allows.
 void Run::keep_blocks(const Lane& lane) {
   if (lane.keys.empty()) return;
-  for (int32_t b = lane.pos / kBlockTokens; (b + 1) * kBlockTokens <= lane.next_pos; ++b) {
+  const int32_t node_end = node(lane.node).end;
+  for (int32_t begin = lane.pos / kBlockTokens * kBlockTokens; begin < lane.next_pos; begin += kBlockTokens) {
+    if (begin + kBlockTokens > lane.next_pos && lane.next_pos < node_end) return;
     if (std::any_of(budget_.begin(), budget_.end(), [](int32_t amount) { return amount <= 0; })) return;
-    if (!kept_blocks_.insert(lane.seq, lane.keys.history(b), lane.keys.tokens(b))) continue;
+    if (!kept_blocks_.insert(lane.seq, lane.keys, begin)) continue;
     for (int32_t& amount : budget_) --amount;
   }
 }

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "engine/answers.h"
+#include "engine/block_store.h"
 #include "engine/run.h"
 
 namespace hayfork::engine {
@@ -106,13 +107,18 @@ AgendaLimits Scheduler::agenda_limits(bool prefix_reuse) const {
           .rope_class = [this](int32_t n) { return model_.rope_class(n); }};
 }
 
-// How far K/V look back when blocks may be reused by what they depend on, else 0: output rows read them beside the base
-// rows, so that none that is wanted is skipped, and nothing is freed behind a window.
-int64_t Scheduler::reach_tokens() const {
+// How far K/V look back when blocks may be reused by what they depend on, else 0: nothing is recurrent, and output rows
+// find every key they read.
+int64_t Scheduler::reach_tokens(const Agenda& agenda, bool prefix_reuse) const {
   const std::vector<int32_t> windows = Cache::windows(specs_);
   const bool keeps_all = std::all_of(windows.begin(), windows.end(), [](int32_t w) { return w == 0; });
-  if (!model_.two_streams() || !keeps_all || Cache::bytes_per_state(specs_) > 0) return 0;
-  return model_.info().reach_tokens;
+  if (!prefix_reuse || (model_.two_streams() && !keeps_all) || Cache::bytes_per_state(specs_) > 0) return 0;
+  int32_t n_long = 0;  // one alone finds nothing to take over
+  for (int32_t i = 0; i < agenda.trie().size(); ++i) {
+    const TrieNode& node = agenda.trie().node(i);
+    if (node.leaf < 0 && node.length() >= kLocalTokens) ++n_long;
+  }
+  return n_long > 1 ? model_.info().kv_reach_tokens : 0;
 }
 
 void Scheduler::answer(std::span<const Request> requests, const AnswerSink& sink, const StopFlag& stop) {
@@ -150,8 +156,8 @@ bool Scheduler::run_round(Round& round, const StopFlag& stop) {
   if (context_.device() == Device::cpu) cache_.reset();  // costs nothing to make anew, and gives its pages back
   MemoryPlan plan = plan_passes(model_, context_, round.limits);
   if (cache_ && round.limits.bytes == 0) plan.cache_budget_bytes += cache_->bytes();  // its memory can be had again
-  plan.reach_tokens = round.prefix_reuse ? reach_tokens() : 0;
   const Agenda agenda(round.works, round.todo, agenda_limits(round.prefix_reuse));
+  plan.reach_tokens = reach_tokens(agenda, round.prefix_reuse);
   for (const auto& [index, failure] : agenda.refused()) round.emit({.index = index, .result = failure, .effort = {}});
   const CacheNeeds needs(agenda.trie(), specs_, plan.chunk);
   const std::vector<char> large = too_large(agenda, needs, kind_bytes_, plan.cache_budget_bytes);
@@ -225,8 +231,8 @@ WorkPlan Scheduler::plan(std::span<const Request> requests) const {
   std::vector<size_t> all(works.size());
   std::iota(all.begin(), all.end(), size_t{0});
   MemoryPlan memory = plan_passes(model_, context_, options_.memory);
-  memory.reach_tokens = options_.prefix_reuse ? reach_tokens() : 0;
   const Agenda agenda(works, all, agenda_limits(options_.prefix_reuse));
+  memory.reach_tokens = reach_tokens(agenda, options_.prefix_reuse);
   const CacheNeeds needs(agenda.trie(), specs_, memory.chunk);
   plan_cache(memory, agenda, needs, kind_bytes_);
   memory.scratch_bytes = pass_scratch_bytes(model_, memory, agenda);
@@ -236,8 +242,10 @@ WorkPlan Scheduler::plan(std::span<const Request> requests) const {
   WorkPlan result;
   result.n_requests = static_cast<int64_t>(requests.size());
   result.prompt_tokens = agenda.request_tokens();
-  result.rows_planned = agenda.base_rows() + prefill_outputs + decode_rows * (model_.two_streams() ? 2 : 1);
-  result.rows_reused = agenda.request_tokens() - agenda.base_rows();
+  int64_t prefill_rows = agenda.base_rows();
+  if (memory.reach_tokens > 0) prefill_rows -= rows_taken_over(agenda, memory.reach_tokens, model_.two_streams());
+  result.rows_planned = prefill_rows + prefill_outputs + decode_rows * (model_.two_streams() ? 2 : 1);
+  result.rows_reused = agenda.request_tokens() - prefill_rows;
   result.new_tokens = agenda.new_tokens();
   result.batch_size = memory.batch_size;
   result.peak_bytes = model_.weight_bytes() + memory.cache_bytes + memory.scratch_bytes;

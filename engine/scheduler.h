@@ -57,7 +57,7 @@ class Scheduler {
   void run(std::span<const Work> works, const AnswerSink& sink, const StopFlag& stop);
   bool run_round(Round& round, const StopFlag& stop);
   AgendaLimits agenda_limits(bool prefix_reuse) const;
-  int64_t reach_tokens() const;
+  int64_t reach_tokens(const Agenda& agenda, bool prefix_reuse) const;
   bool make_cache(const MemoryPlan& plan);
   static void give_up(Answers& answers, std::span<const int32_t> jobs);
 

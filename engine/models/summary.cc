@@ -51,17 +51,18 @@ std::string arch_word(const ModelSpec& spec, const std::vector<LayerInfo>& layer
   return kinds.size() == 1 && *kinds.begin() != "headwise" ? *kinds.begin() : "hybrid";
 }
 
-// K/V of the last layer depend on the windows of all layers before it; one unwindowed or recurrent reader of the base
-// stream makes that everything (orthros.md 3, property 4).
-int64_t reach(const std::vector<LayerInfo>& layers) {
-  int64_t tokens = 1;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const LayerInfo& layer = layers[i];
+// Each window moves information by w − 1 positions at most, and K/V of a layer depend on the layers before it; one
+// unwindowed or recurrent reader of the base stream makes the reach everything (orthros.md 3, property 4).
+void set_reach(ModelInfo& info) {
+  int64_t kv = 1, hidden = 1;
+  for (const LayerInfo& layer : info.layers) {
     const bool windowed = (layer.kind == "swa" || layer.kind == "orthros") && layer.window > 0;
-    if (!windowed) return 0;
-    if (i + 1 < layers.size()) tokens += layer.window - 1;
+    if (!windowed) return;
+    kv = hidden;
+    hidden += layer.window - 1;
   }
-  return tokens;
+  info.kv_reach_tokens = kv;
+  info.hidden_reach_tokens = hidden;
 }
 
 }  // namespace
@@ -78,7 +79,7 @@ void summarize(const ModelSpec& spec, const std::vector<StateSpec>& states, int6
   }
   info.arch = arch_word(spec, info.layers);
   info.arch_label = arch_label(info.layers);
-  info.reach_tokens = reach(info.layers);
+  set_reach(info);
 }
 
 }  // namespace hayfork::engine

@@ -92,7 +92,7 @@ std::optional<Shown> evaluate(const fs::path& model, const DemoOptions& options,
   const TaskGrid grid = task_grid(store, view, view.tasks.at(0), "");
   const engine::ModelInfo& info = plan->engine->info();
   return Shown{grid.grid, view.model.arch_label.value_or(view.model.arch.value_or("?")), outcome.run_id,
-               info.reach_tokens, info.arch == "orthros"};
+               info.hidden_reach_tokens, info.arch == "orthros"};
 }
 
 std::string what_it_shows(const Shown& shown) {

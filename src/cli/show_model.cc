@@ -85,7 +85,9 @@ runs::Section facts(const engine::ModelInfo& info, const engine::Tokenizer* toke
   add("params", info.n_params, CellType::integer);
   add("params_no_embedding", info.n_params_no_embedding, CellType::integer);
   add("max_length", int64_t{info.max_length}, CellType::integer);
-  add("reach_tokens", info.reach_tokens == 0 ? Cell() : Cell(info.reach_tokens), CellType::integer);
+  const auto reach = [](int64_t tokens) { return tokens == 0 ? Cell() : Cell(tokens); };
+  add("kv_reach_tokens", reach(info.kv_reach_tokens), CellType::integer);
+  add("hidden_reach_tokens", reach(info.hidden_reach_tokens), CellType::integer);
   add("tokenizer", tokenizer == nullptr ? Cell() : Cell(tokenizer->kind()));
   add("dtype", info.dtype);
   add("kv_dtype", info.kv_dtype);
@@ -128,8 +130,13 @@ int run(const ModelOptions& options, Console& console) {
   const int64_t example = std::min<int64_t>(32768, info.max_length > 0 ? info.max_length : 32768);
   layers.notes.push_back(fmt::format("state/token {} {}   {} tokens {}", format_bytes(per_token), info.kv_dtype,
                                      format_count(example), format_bytes(state_bytes(info, example))));
-  if (info.reach_tokens > 0)
-    layers.notes.push_back(fmt::format("a position sees {} tokens back through all layers", info.reach_tokens));
+  if (info.kv_reach_tokens > 0) {
+    layers.notes.push_back(
+        fmt::format("reach {}: keys and values of a position depend on {} tokens, its last hidden "
+                    "state on {}, itself included",
+                    info.arch == "orthros" ? "of the base stream" : "through all layers", info.kv_reach_tokens,
+                    info.hidden_reach_tokens));
+  }
   runs::Document document{"show-model", {facts(info, engine->tokenizer()), std::move(layers)}};
   if (people) {
     document.sections.front().title =

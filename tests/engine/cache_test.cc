@@ -173,20 +173,48 @@ TEST(Cache, HeldBlocksOutliveTheirSequenceAndReplaceATail) {
   EXPECT_EQ(p.cache.held_blocks(), 2);
   const SeqId b = p.cache.create();
   p.append(b, 0, numbers(500, 70));
-  p.cache.append(b, second);  // in place of its own 64…69
+  p.cache.append(b, second, kBlockTokens);  // in place of its own 64…69
   EXPECT_EQ(p.cache.length(b), 128);
   EXPECT_EQ(*p.k(b, 0, 63), 563);
   EXPECT_EQ(*p.k(b, 0, 64), 64);
   p.append(b, 0, numbers(900, 1));
   EXPECT_EQ(*p.k(b, 0, 128), 900);
   const SeqId c = p.cache.create();
-  p.cache.append(c, first);
-  p.cache.append(c, second);
+  p.cache.append(c, first, kBlockTokens);
+  p.cache.append(c, second, kBlockTokens);
   EXPECT_EQ(*p.k(c, 0, 127), 127);
   p.cache.drop(first);
   p.cache.drop(second);
   p.cache.release(c);
   p.cache.release(b);
+  EXPECT_EQ(p.cache.held_blocks(), 0);
+}
+
+TEST(Cache, PartsOfHeldBlocksAreTakenOverAndCopied) {
+  Probe p({attention_spec(), attention_spec(8)});
+  const SeqId a = p.cache.create();
+  p.append(a, 0, numbers(0, 100));
+  const std::vector<int32_t> tail = p.cache.hold(a, 1);
+  EXPECT_TRUE(p.cache.holds(a, 1));
+  p.append(a, 0, numbers(700, 1));  // grows into a copy
+  EXPECT_EQ(*p.k(a, 0, 99), 99);
+  EXPECT_EQ(*p.k(a, 0, 100), 700);
+  const SeqId b = p.cache.create();
+  p.append(b, 0, numbers(500, 64));
+  p.cache.append(b, tail, 20);
+  EXPECT_EQ(p.cache.length(b), 84);
+  EXPECT_EQ(*p.k(b, 0, 83), 83);
+  p.append(b, 0, numbers(900, 1));  // a copy again: the held one stays as it is
+  const SeqId c = p.cache.create();
+  p.append(c, 0, numbers(300, 74));
+  p.cache.copy_in(c, tail, 36);  // behind 64…73, which the caller writes again
+  EXPECT_EQ(p.cache.length(c), 100);
+  for (int32_t t = 64; t < 74; ++t) *p.k(c, 0, t) = static_cast<float>(300 + t);
+  EXPECT_EQ(*p.k(c, 0, 73), 373);
+  EXPECT_EQ(*p.k(c, 0, 74), 74);
+  EXPECT_EQ(*p.k(c, 0, 99), 99);
+  p.cache.drop(tail);
+  for (const SeqId seq : {a, b, c}) p.cache.release(seq);
   EXPECT_EQ(p.cache.held_blocks(), 0);
 }
 

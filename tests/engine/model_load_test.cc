@@ -167,7 +167,7 @@ TEST(LoadModel, InfoCountsParametersOnceAndNamesTheArchitecture) {
   EXPECT_EQ(model->info().n_params_no_embedding, n - 2 * 16 * 8);
   EXPECT_EQ(model->info().arch, "full");
   EXPECT_EQ(model->info().arch_label, "full ×2");
-  EXPECT_EQ(model->info().reach_tokens, 0);
+  EXPECT_EQ(model->info().kv_reach_tokens, 0);
   EXPECT_EQ(model->info().eos_ids, (std::vector<int32_t>{2, 3, 9}));
   EXPECT_EQ(model->info().layers[0].state_bytes_per_token, 2 * 4 * 4);
   EXPECT_EQ(model->info().config_sha256.size(), 64u);
@@ -182,7 +182,7 @@ TEST(LoadModel, AWindowOnEveryLayerGivesAReach) {
   const auto context = make_cpu_context(DType::f32);
   const auto model = load_model(*context, dir.path(), {});
   EXPECT_EQ(model->info().arch_label, "SWA-5 ×2");
-  EXPECT_EQ(model->info().reach_tokens, 5);
+  EXPECT_EQ(model->info().kv_reach_tokens, 5);
 }
 
 TEST(LoadModel, OrthrosNeedsItsAffineTensorsAndAVersion) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/rng.h"
+#include "engine/block_store.h"
 #include "engine/sampling.h"
 #include "tests/support/hash_model.h"
 #include "tests/support/queue_context.h"
@@ -356,47 +357,75 @@ std::vector<Request> depth_sweep(Rng& rng, size_t length, size_t n, bool insert)
   return requests;
 }
 
-// orthros.md section 3, property 4.
+// orthros.md section 3, property 4; models of windows alone have one stream and the same reach.
 TEST(Scheduler, ADepthSweepReusesAllButTheReachBehindEachEdit) {
-  HashModel model({.layers = {Layer::window, Layer::window, Layer::window}, .window = 5, .two_streams = true});
-  Rng rng(8);
-  const std::vector<Request> requests = depth_sweep(rng, 1500, 10, false);
-  const std::vector<std::string> want = all_expected(model, requests);
-  for (const int32_t batch : {1, 2, 64}) {
-    for (const int32_t chunk : {7, 64, 512}) {
-      SchedulerOptions options;
-      options.memory.batch_size = batch;
-      options.memory.chunk = chunk;
-      model.n_base_rows = 0;
-      const Ran ran = run(model, requests, options);
-      EXPECT_EQ(ran.answers, want);
-      // Per prompt: the needle, 12 positions of reach, the rest of a block, the last block (which is not full) and 2
-      // rows of decoding.
-      if (chunk == 64) {
-        EXPECT_LT(model.n_base_rows, 1500 + 11 * (10 + 12 + 63 + 1500 % kBlockTokens + 2)) << batch;
+  for (const bool two_streams : {true, false}) {
+    HashModel model({.layers = {Layer::window, Layer::window, Layer::window}, .window = 5, .two_streams = two_streams});
+    Rng rng(8);
+    const std::vector<Request> requests = depth_sweep(rng, 1500, 10, false);
+    const std::vector<std::string> want = all_expected(model, requests);
+    for (const int32_t batch : {1, 2, 64}) {
+      for (const int32_t chunk : {7, 64, 512}) {
+        SchedulerOptions options;
+        options.memory.batch_size = batch;
+        options.memory.chunk = chunk;
+        model.n_base_rows = 0;
+        const Ran ran = run(model, requests, options);
+        EXPECT_EQ(ran.answers, want);
+        // Per prompt: the needle, 12 positions of reach, the rest of a piece and 2 rows of decoding; once more where
+        // the first prompt had its needle; the positions asked for.
+        if (chunk == 512) {
+          EXPECT_LT(model.n_base_rows, 1500 + 11 * (10 + 12 + kPieceTokens + 2) + 40 + 3 * 5) << batch;
+        }
+        EXPECT_EQ(ran.stats.rows_base, model.n_base_rows);
       }
-      EXPECT_EQ(ran.stats.rows_base, model.n_base_rows);
+    }
+    SchedulerOptions off;
+    off.prefix_reuse = false;
+    model.n_base_rows = 0;
+    EXPECT_EQ(run(model, requests, off).answers, want);
+    EXPECT_GT(model.n_base_rows, 14 * 1000);
+  }
+}
+
+// What plan() says of a sweep is what is computed, but for pieces cut by a pass.
+TEST(Scheduler, PlansWhatASweepReuses) {
+  for (const bool two_streams : {true, false}) {
+    for (const bool insert : {true, false}) {
+      HashModel model({.layers = {Layer::window, Layer::window}, .window = 40, .two_streams = two_streams});
+      Rng rng(7);
+      const std::vector<Request> requests = depth_sweep(rng, 3000, 20, insert);
+      SchedulerOptions options;
+      options.memory.batch_size = 1;
+      const auto context = make_cpu_context(DType::f32);
+      Scheduler scheduler(model, *context, nullptr, options);
+      const WorkPlan plan = scheduler.plan(requests);
+      scheduler.answer(
+          requests, [](const Answer&) {}, StopFlag{});
+      const int64_t rows = scheduler.stats().rows_base + scheduler.stats().rows_output;
+      EXPECT_NEAR(static_cast<double>(plan.rows_planned), static_cast<double>(rows), 11 * kPieceTokens);
+      EXPECT_LT(rows, (insert ? 3 : 2) * 3000);
+      EXPECT_NEAR(static_cast<double>(plan.rows_reused), static_cast<double>(scheduler.stats().rows_reused),
+                  11 * kPieceTokens);
+      EXPECT_GT(plan.rows_reused, 8 * 3000);
     }
   }
-  SchedulerOptions off;
-  off.prefix_reuse = false;
-  model.n_base_rows = 0;
-  EXPECT_EQ(run(model, requests, off).answers, want);
-  EXPECT_GT(model.n_base_rows, 14 * 1000);
 }
 
 TEST(Scheduler, SweepsAreAnsweredTheSameWithLittleMemoryAndInsertedNeedles) {
-  HashModel model({.layers = {Layer::window, Layer::window}, .window = 40, .two_streams = true});
-  Rng rng(9);
-  const std::vector<Request> requests = depth_sweep(rng, 1100, 70, true);
-  const std::vector<std::string> want = all_expected(model, requests);
-  const int64_t block = Cache::bytes_per_block(model.state_specs(), DType::f32);
-  for (const int64_t n_blocks : {24, 30, 45, 70, 1000}) {
-    SchedulerOptions options;
-    options.memory.batch_size = 3;
-    options.memory.chunk = 100;
-    options.memory.bytes = n_blocks * block + 100 * (2 * 106 + 103);
-    EXPECT_EQ(run(model, requests, options).answers, want) << n_blocks;
+  for (const bool two_streams : {true, false}) {
+    HashModel model({.layers = {Layer::window, Layer::window}, .window = 40, .two_streams = two_streams});
+    Rng rng(9);
+    const std::vector<Request> requests = depth_sweep(rng, 1100, 70, true);
+    const std::vector<std::string> want = all_expected(model, requests);
+    const int64_t block = Cache::bytes_per_block(model.state_specs(), DType::f32);
+    for (const int64_t n_blocks : {24, 30, 45, 70, 1000}) {
+      SchedulerOptions options;
+      options.memory.batch_size = 3;
+      options.memory.chunk = 100;
+      options.memory.bytes = n_blocks * block + 100 * (2 * 106 + 103);
+      EXPECT_EQ(run(model, requests, options).answers, want) << n_blocks;
+    }
   }
 }
 

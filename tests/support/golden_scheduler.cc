@@ -175,8 +175,8 @@ void check_depth_sweep(const std::filesystem::path& folder) {
     scheduler.answer(requests, check, StopFlag{});
     rows[reuse ? 1 : 0] = scheduler.stats().rows_base;
   }
-  if (info.reach_tokens > 0 && info.reach_tokens < 100) {
-    EXPECT_LT(rows[1], 500 + 6 * (5 + info.reach_tokens + 2 * 64 + 4));
+  if (info.kv_reach_tokens > 0 && info.kv_reach_tokens < 100) {
+    EXPECT_LT(rows[1], 500 + 6 * (5 + info.kv_reach_tokens + 2 * 64 + 4));
   }
   EXPECT_LT(rows[1], rows[0]);
 }

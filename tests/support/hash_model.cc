@@ -58,7 +58,7 @@ HashModel::HashModel(Options options) : options_(std::move(options)) {
   info_.eos_ids = options_.eos;
   const auto windowed = [](Layer layer) { return layer == Layer::window; };
   if (std::all_of(options_.layers.begin(), options_.layers.end(), windowed)) {
-    info_.reach_tokens = static_cast<int64_t>(options_.layers.size() - 1) * (options_.window - 1) + 1;
+    info_.kv_reach_tokens = static_cast<int64_t>(options_.layers.size() - 1) * (options_.window - 1) + 1;
   }
 }
 
