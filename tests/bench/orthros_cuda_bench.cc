@@ -1,0 +1,208 @@
+// Orthros beside the Transformer of the same shape, through the scheduler as the program runs them: times and rows.
+//   orthros_cuda_bench table    TTFT, end to end, output and decode tokens a second of two sequences
+//                      curve    prefill of one sequence: MODEL LENGTH …
+//                      sweep    eleven needle depths of one haystack, overwritten and inserted, beside single prefills
+//                      sparse   scoring 78 of 13,300 positions beside all of them
+// Several parts may be asked for; a part's own arguments follow it. Weights are made up: times do not depend on them.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "engine/cuda/devices.h"
+#include "engine/model.h"
+#include "engine/scheduler.h"
+
+namespace hayfork::engine {
+namespace {
+
+constexpr const char* kTransformer = "random:qwen3-8b:0";
+constexpr const char* kOrthros = "random:qwen3-8b+orthros128:0";
+
+struct Measured {
+  double seconds = 0, prefill_s = 0, decode_s = 0;
+  int64_t rows_base = 0, rows_output = 0;
+  std::vector<std::vector<float>> values;  // log-probabilities or NLL, by request
+};
+
+class Bench {
+ public:
+  void use(const std::string& name) {
+    if (model_ != nullptr && model_->info().name == name) return;
+    model_.reset();
+    const auto start = std::chrono::steady_clock::now();
+    model_ = load_model(*context_, name, {});
+    std::printf("# %s loaded in %.1f s\n", name.c_str(), since(start));
+  }
+
+  Measured run(const std::vector<Request>& requests, bool reuse = true, int32_t batch = 0) {
+    SchedulerOptions options;
+    options.memory.kv_dtype = DType::bf16;
+    options.memory.batch_size = batch;
+    options.prefix_reuse = reuse;
+    options.order = Order::given;
+    options.allow_beyond_window = true;
+    Scheduler scheduler(*model_, *context_, nullptr, options);
+    Measured m;
+    m.values.resize(requests.size());
+    const auto start = std::chrono::steady_clock::now();
+    scheduler.answer(
+        requests,
+        [&](const Answer& answer) {
+          if (const auto* failure = std::get_if<Failure>(&answer.result)) {
+            throw Error(failure->code, ErrorSubject::model, failure->message);
+          }
+          const auto* generated = std::get_if<GenerateAnswer>(&answer.result);
+          m.values[answer.index] = generated ? generated->logprobs : std::get<NllAnswer>(answer.result).nll;
+        },
+        StopFlag{});
+    m.seconds = since(start);
+    const EngineStats& stats = scheduler.stats();
+    m.prefill_s = stats.prefill_ms / 1e3;
+    m.decode_s = stats.decode_ms / 1e3;
+    m.rows_base = stats.rows_base;
+    m.rows_output = stats.rows_output;
+    return m;
+  }
+
+  std::vector<int32_t> ids(int32_t n, uint64_t seed) const {
+    Rng rng(seed);
+    std::vector<int32_t> all(static_cast<size_t>(n));
+    for (int32_t& id : all) id = static_cast<int32_t>(rng.below(static_cast<uint64_t>(model_->info().vocab_size)));
+    return all;
+  }
+
+ private:
+  static double since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  std::unique_ptr<Context> context_ = cuda::make_cuda_context(0, DType::bf16);
+  std::unique_ptr<Model> model_;
+};
+
+GenerateRequest generate(std::vector<int32_t> prompt, int32_t n) {
+  return {.prompt = std::move(prompt), .max_new_tokens = n, .stops = {}, .ignore_eos = true, .sampling = {}};
+}
+
+// Table 4 of the paper (arXiv 2610.13735; one H100): TTFT s, end to end s, output and decode tokens a second.
+struct Cell {
+  int32_t in, out, steps;  // decode steps measured; the rest is counted at their pace
+  double paper[2][4];      // Transformer, Orthros
+};
+constexpr Cell kCells[] = {
+    {131072, 128, 127, {{77.249, 84.911, 3.0, 33.7}, {17.016, 24.647, 10.4, 33.3}}},
+    {130048, 1024, 256, {{76.160, 137.715, 14.9, 33.2}, {17.301, 76.345, 26.8, 33.7}}},
+    {122880, 8192, 256, {{67.770, 548.357, 29.9, 34.1}, {15.210, 488.830, 33.5, 34.6}}},
+};
+
+void table(Bench& bench) {
+  std::printf("two sequences   model         in     out   TTFT s   E2E s  output/s  decode/s   (paper, H100)\n");
+  bench.use(kTransformer);
+  bench.run({generate(bench.ids(4096, 9), 4)});  // warms up
+  for (const char* name : {kTransformer, kOrthros}) {
+    bench.use(name);
+    bench.run({generate(bench.ids(4096, 9), 4)});
+    for (const Cell& cell : kCells) {
+      const Measured m =
+          bench.run({generate(bench.ids(cell.in, 1), cell.steps + 1), generate(bench.ids(cell.in, 2), cell.steps + 1)});
+      const double step = m.decode_s / cell.steps, e2e = m.prefill_s + step * (cell.out - 1);
+      const double* paper = cell.paper[name == kOrthros ? 1 : 0];
+      std::printf("%-28s %7d %6d %8.3f %8.3f %8.1f %9.1f   (%.3f %.3f %.1f %.1f)  %d decode steps measured\n",
+                  name == kOrthros ? "Orthros" : "Transformer", cell.in, cell.out, m.prefill_s, e2e, 2 * cell.out / e2e,
+                  2 / step, paper[0], paper[1], paper[2], paper[3], cell.steps);
+      std::fflush(stdout);
+    }
+  }
+}
+
+void curve(Bench& bench, const std::string& name, int32_t length) {
+  bench.use(name);
+  bench.run({generate(bench.ids(4096, 9), 1)});
+  const Measured m = bench.run({generate(bench.ids(length, 1), 1)});
+  std::printf("prefill %-32s %8d tokens  %8.3f s  %9.0f tok/s  rows %ld + %ld\n", name.c_str(), length, m.seconds,
+              length / m.seconds, static_cast<long>(m.rows_base), static_cast<long>(m.rows_output));
+  std::fflush(stdout);
+}
+
+void sweep(Bench& bench, int32_t length) {
+  constexpr int32_t kDepths = 11, kNeedle = 16, kQuestion = 24;
+  bench.use(kOrthros);
+  bench.run({generate(bench.ids(4096, 9), 1)});
+  const std::vector<int32_t> haystack = bench.ids(length - kQuestion, 1), needle = bench.ids(kNeedle, 2),
+                             question = bench.ids(kQuestion, 3);
+  const Measured one = bench.run({generate(bench.ids(length, 4), 1)});
+  for (const bool insert : {false, true}) {
+    std::vector<Request> requests;
+    for (int32_t d = 0; d < kDepths; ++d) {
+      const auto at = static_cast<std::ptrdiff_t>(int64_t{length - kQuestion - kNeedle} * d / (kDepths - 1));
+      std::vector<int32_t> ids(haystack.begin(), haystack.begin() + at);
+      ids.insert(ids.end(), needle.begin(), needle.end());
+      ids.insert(ids.end(), haystack.begin() + at + (insert ? 0 : kNeedle), haystack.end());
+      ids.resize(static_cast<size_t>(length - kQuestion));
+      ids.insert(ids.end(), question.begin(), question.end());
+      requests.emplace_back(generate(std::move(ids), 1));
+    }
+    const Measured all = bench.run(requests);
+    const Measured check = bench.run({requests[5], requests[10]}, false);
+    const bool same = check.values[0] == all.values[5] && check.values[1] == all.values[10];
+    std::printf(
+        "sweep of %d depths, %d tokens, %s: %ld + %ld rows = %.3f prefills of rows; %.3f s = %.3f of 11 x %.3f s; "
+        "bits %s\n",
+        kDepths, length, insert ? "inserted" : "overwritten", static_cast<long>(all.rows_base),
+        static_cast<long>(all.rows_output), static_cast<double>(all.rows_base) / length, all.seconds,
+        all.seconds / (kDepths * one.seconds), one.seconds, same ? "equal" : "DIFFER");
+    std::fflush(stdout);
+  }
+}
+
+void sparse(Bench& bench) {
+  constexpr int32_t kTokens = 13300, kAsked = 78;
+  bench.use(kOrthros);
+  const std::vector<int32_t> ids = bench.ids(kTokens, 5);
+  std::vector<int32_t> positions;
+  for (int32_t i = 0; i < kAsked; ++i) positions.push_back(1 + i * (kTokens - 2) / (kAsked - 1));
+  bench.run({NllRequest{ids, positions}});
+  const Measured few = bench.run({NllRequest{ids, positions}}), all = bench.run({NllRequest{ids, {}}});
+  bool same = true;
+  for (size_t i = 0; i < positions.size(); ++i)
+    same = same && few.values[0][i] == all.values[0][static_cast<size_t>(positions[i] - 1)];
+  std::printf("sparse scoring, %d of %d: %ld + %ld rows, %.3f s; full: %ld + %ld rows, %.3f s; ratio %.3f; bits %s\n",
+              kAsked, kTokens, static_cast<long>(few.rows_base), static_cast<long>(few.rows_output), few.seconds,
+              static_cast<long>(all.rows_base), static_cast<long>(all.rows_output), all.seconds,
+              few.seconds / all.seconds, same ? "equal" : "DIFFER");
+}
+
+}  // namespace
+}  // namespace hayfork::engine
+
+int main(int argc, char** argv) {
+  using namespace hayfork::engine;
+  try {
+    Bench bench;
+    for (int i = 1; i < argc; ++i) {
+      const std::string part = argv[i];
+      if (part == "table") {
+        table(bench);
+      } else if (part == "sweep") {
+        sweep(bench, 131072);
+      } else if (part == "sparse") {
+        sparse(bench);
+      } else if (part == "curve" && i + 2 < argc) {
+        curve(bench, argv[i + 1], std::atoi(argv[i + 2]));
+        i += 2;
+      } else {
+        std::fprintf(stderr, "usage: orthros_cuda_bench [table] [sweep] [sparse] [curve MODEL LENGTH] …\n");
+        return 2;
+      }
+    }
+  } catch (const hayfork::Error& error) {
+    std::fputs(error.render().c_str(), stderr);
+    return hayfork::exit_code(error);
+  }
+}
