@@ -24,6 +24,7 @@ struct HeadQuery {
   int32_t slot;                      // of Pass / Row::want
   std::span<const int32_t> targets;  // ids whose log-probability is wanted; may be empty
   float* logits = nullptr;           // host memory for all V logits, or null
+  RowKind kind = RowKind::prefill;   // of the row
 };
 struct HeadResult {
   std::vector<float> target_logprobs;  // one a target, float32 log-softmax

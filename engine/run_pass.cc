@@ -230,6 +230,10 @@ void Run::collect_targets(Query& query) {
 bool Run::run_head(const Matrix& hidden) {
   const std::vector<Query>& queries = now_.queries;
   const size_t n = queries.size();
+  std::vector<RowKind> kinds(n, RowKind::prefill);
+  for (const Row& row : now_.rows) {
+    if (row.want >= 0) kinds[static_cast<size_t>(row.want)] = row.kind;
+  }
   for (size_t begin = 0, end; begin < n; begin = end) {
     const bool logits = queries[begin].wants_logits;
     end = begin + 1;
@@ -242,7 +246,7 @@ bool Run::run_head(const Matrix& hidden) {
       for (size_t q = begin; q < end; ++q) {
         asked.push_back({static_cast<int32_t>(q - begin),
                          std::span(now_.targets).subspan(queries[q].first_target, queries[q].n_targets),
-                         logits ? logits_.data() + vocab_size_ * (q - begin) : nullptr});
+                         logits ? logits_.data() + vocab_size_ * (q - begin) : nullptr, kinds[q]});
       }
       const Matrix some = hidden.row_range(static_cast<int64_t>(begin), static_cast<int64_t>(end));
       results = tools_.model.head(tools_.context, some, asked);

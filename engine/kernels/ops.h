@@ -143,7 +143,8 @@ void attention(Context& context, const Pass& pass, Matrix o, Matrix q, const KvL
 // float64), arg max with the lowest id among equals, the two largest logits, and the logits of `targets`.
 struct HeadRow {
   std::span<const int32_t> targets;
-  float* logits = nullptr;  // host memory for V floats, or null
+  float* logits = nullptr;          // host memory for V floats, or null
+  RowKind kind = RowKind::prefill;  // may choose the kernel, as for linear()
 };
 struct HeadRowResult {
   std::vector<float> target_logits;

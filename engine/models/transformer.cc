@@ -385,7 +385,11 @@ QueuedPass Transformer::queue(Context& context, const Pass& pass, Cache& cache, 
   const Output out = compute(context, pass, cache);
   QueuedPass queued{out.marks, out.last_marks, {}};
   if (pass.n_want > 0) {
-    queued.head = head_queue(context, out.hidden, output(), spec_.logit_softcap, head_rows(pass.n_want, queries));
+    std::vector<HeadRow> rows = head_rows(pass.n_want, queries);
+    for (const Row& row : pass.rows) {
+      if (row.want >= 0) rows[static_cast<size_t>(row.want)].kind = row.kind;
+    }
+    queued.head = head_queue(context, out.hidden, output(), spec_.logit_softcap, rows);
   }
   return queued;
 }
@@ -394,7 +398,7 @@ std::vector<HeadRow> Transformer::head_rows(int64_t n, std::span<const HeadQuery
   std::vector<HeadRow> rows(static_cast<size_t>(n));
   for (const HeadQuery& query : queries) {
     HAY_CHECK(query.slot >= 0 && query.slot < n);
-    rows[static_cast<size_t>(query.slot)] = {query.targets, query.logits};
+    rows[static_cast<size_t>(query.slot)] = {query.targets, query.logits, query.kind};
   }
   return rows;
 }

@@ -245,12 +245,14 @@ void Add(benchmark::State& state) {
           [&] { add(gpu(), matrix(*x, rows, cols), matrix(*y, rows, cols), 1); });
 }
 
+// rows, vocabulary, width, decode rows.
 void Head(benchmark::State& state) {
   const int64_t rows = state.range(0), vocab = state.range(1), k = state.range(2);
   const auto weight = random_weight(vocab, k);
   const auto x = noise(static_cast<size_t>(rows * k));
   const std::vector<int32_t> target = {11};
-  const std::vector<HeadRow> queries(static_cast<size_t>(rows), HeadRow{target, nullptr});
+  const RowKind kind = state.range(3) != 0 ? RowKind::decode : RowKind::prefill;
+  const std::vector<HeadRow> queries(static_cast<size_t>(rows), HeadRow{target, nullptr, kind});
   measure(state, 2.0 * static_cast<double>(rows * vocab * k), 2.0 * static_cast<double>(vocab * k), [&] {
     gpu().arena().reset();
     gpu().begin_pass({});
@@ -295,7 +297,12 @@ BENCHMARK(AddRmsnorm)->UseManualTime()->Args({8192, 4096})->Args({1, 4096});
 BENCHMARK(FinishQkv)->UseManualTime()->Args({8192, 32, 8, 128})->Args({1, 32, 8, 128});
 BENCHMARK(ActMul)->UseManualTime()->Args({8192, 12288});
 BENCHMARK(Add)->UseManualTime()->Args({8192, 4096});
-BENCHMARK(Head)->UseManualTime()->Args({2048, 151936, 4096})->Args({1, 151936, 4096});
+BENCHMARK(Head)
+    ->UseManualTime()
+    ->Args({2048, 151936, 4096, 0})
+    ->Args({1, 151936, 4096, 0})
+    ->Args({1, 151936, 4096, 1})
+    ->Args({8, 151936, 4096, 1});
 
 }  // namespace
 }  // namespace hayfork::engine

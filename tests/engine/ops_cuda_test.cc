@@ -396,8 +396,12 @@ TEST_P(OpsCuda, HeadMatches) {
                gpu_weight = make_linear(*gpu_, std::span(&part, 1), k);
     const std::vector<int32_t> targets = {0, 5, static_cast<int32_t>(vocab - 1)};
     std::vector<float> logits(static_cast<size_t>(vocab)), cpu_logits(static_cast<size_t>(vocab));
-    for (const float softcap : {0.f, 20.f}) {
-      std::vector<HeadRow> gpu_rows(33, HeadRow{targets, nullptr}), cpu_rows = gpu_rows;
+    for (const auto& [softcap, kind] : {std::pair{0.f, RowKind::prefill},
+                                        {20.f, RowKind::prefill},
+                                        {0.f, RowKind::decode},
+                                        {20.f, RowKind::decode}}) {
+      std::vector<HeadRow> gpu_rows(33, HeadRow{targets, nullptr, kind}), cpu_rows = gpu_rows;
+      gpu_rows[3].kind = RowKind::decode;  // kinds may stand side by side
       gpu_rows[7].logits = logits.data();
       cpu_rows[7].logits = cpu_logits.data();
       const auto got = head(*gpu_, on_gpu(x, 33, k), *gpu_weight, softcap, gpu_rows);
@@ -422,24 +426,26 @@ TEST_P(OpsCuda, HeadRowsAloneGiveTheSameBits) {
   const LinearPart part{w.data(), DType::f32, vocab, {}};
   const auto weight = make_linear(*gpu_, std::span(&part, 1), k);
   const std::vector<int32_t> targets = {3, 700, 1002, 3};
-  const std::vector<HeadRow> queries(static_cast<size_t>(n), HeadRow{targets, nullptr});
-  const auto all = head(*gpu_, on_gpu(x, n, k), *weight, 0, queries);
-  for (const int64_t r : {0, 63, 64, 127, 128, 200, 299}) {
-    gpu_->arena().reset();
-    const std::vector<float> row(x.begin() + r * k, x.begin() + (r + 1) * k);
-    const HeadRowResult one = head(*gpu_, on_gpu(row, 1, k), *weight, 0, std::span(queries).first(1))[0];
-    const HeadRowResult& same = all[static_cast<size_t>(r)];
-    EXPECT_EQ(one.log_sum_exp, same.log_sum_exp);
-    EXPECT_EQ(one.top1, same.top1);
-    EXPECT_EQ(one.top2, same.top2);
-    EXPECT_EQ(one.argmax, same.argmax);
-    EXPECT_EQ(one.target_logits, same.target_logits);
-  }
   std::vector<float> bad = x;
   bad[5 * k] = NAN;
   bad[6 * k + 1] = INFINITY;
-  const auto some = head(*gpu_, on_gpu(bad, n, k), *weight, 0, queries);
-  for (size_t r = 0; r < 9; ++r) EXPECT_EQ(some[r].finite, r != 5 && r != 6) << r;
+  for (const RowKind kind : {RowKind::prefill, RowKind::decode}) {
+    const std::vector<HeadRow> queries(static_cast<size_t>(n), HeadRow{targets, nullptr, kind});
+    const auto all = head(*gpu_, on_gpu(x, n, k), *weight, 0, queries);
+    for (const int64_t r : {0, 63, 64, 127, 128, 200, 299}) {
+      gpu_->arena().reset();
+      const std::vector<float> row(x.begin() + r * k, x.begin() + (r + 1) * k);
+      const HeadRowResult one = head(*gpu_, on_gpu(row, 1, k), *weight, 0, std::span(queries).first(1))[0];
+      const HeadRowResult& same = all[static_cast<size_t>(r)];
+      EXPECT_EQ(one.log_sum_exp, same.log_sum_exp);
+      EXPECT_EQ(one.top1, same.top1);
+      EXPECT_EQ(one.top2, same.top2);
+      EXPECT_EQ(one.argmax, same.argmax);
+      EXPECT_EQ(one.target_logits, same.target_logits);
+    }
+    const auto some = head(*gpu_, on_gpu(bad, n, k), *weight, 0, queries);
+    for (size_t r = 0; r < 9; ++r) EXPECT_EQ(some[r].finite, r != 5 && r != 6) << r;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, OpsCuda, ::testing::Values(DType::f32, DType::bf16),
