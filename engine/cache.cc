@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/cache_blocks.h"
+#include "engine/kernels/copy.h"
 
 namespace hayfork::engine {
 namespace {
@@ -157,11 +158,13 @@ struct Cache::Impl {
   }
 
   void copy_block(const BlockGroup& group, int32_t to, int32_t from) {
+    copies.clear();
     for (const int32_t layer : group.layers) {
       const StateSpec& spec = specs[static_cast<size_t>(layer)];
-      context.copy(block_k(layer, to), block_k(layer, from), static_cast<size_t>(k_block_bytes(spec, dtype)));
-      context.copy(block_v(layer, to), block_v(layer, from), static_cast<size_t>(v_block_bytes(spec, dtype)));
+      copies.push_back({block_k(layer, to), block_k(layer, from), static_cast<size_t>(k_block_bytes(spec, dtype))});
+      copies.push_back({block_v(layer, to), block_v(layer, from), static_cast<size_t>(v_block_bytes(spec, dtype))});
     }
+    copy_many(context, copies);
   }
 
   void grow(Sequence& s, size_t g, int32_t new_length) {
@@ -199,6 +202,7 @@ struct Cache::Impl {
   std::vector<KvLayer> kv_layers;
   FreeIds slots;
   std::vector<Sequence> sequences;
+  std::vector<DeviceCopy> copies;  // of the block being copied
   std::vector<SeqId> unused;
 };
 
@@ -244,12 +248,14 @@ SeqId Cache::fork(SeqId parent, int32_t length) {
     impl_->drop_behind(to, g);
     to.rows[g] = to.tables[g].data();
   }
+  impl_->copies.clear();
   for (size_t i = 0; i < impl_->specs.size() && to.slot >= 0; ++i) {
     if (const int64_t size = impl_->specs[i].state_bytes; size > 0) {
       const auto layer = static_cast<int32_t>(i);
-      impl_->context.copy(state(layer, to.slot), state(layer, from.slot), static_cast<size_t>(size));
+      impl_->copies.push_back({state(layer, to.slot), state(layer, from.slot), static_cast<size_t>(aligned(size))});
     }
   }
+  copy_many(impl_->context, impl_->copies);
   return id;
 }
 

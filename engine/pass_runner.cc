@@ -34,13 +34,17 @@ PassRunner::PassRunner(Model& model, Context& context, bool graphs)
 }
 
 PassRunner::~PassRunner() {
-  const auto fence = context_.make_fence();
-  fence->set();
-  fence->wait();
+  drop();
 }
 
 void PassRunner::drop() {
-  for (; pending_ > 0; --pending_, first_ = (first_ + 1) % kInFlight) flights_[static_cast<size_t>(first_)].end->wait();
+  for (; pending_ > 0; --pending_, first_ = (first_ + 1) % kInFlight) {
+    try {
+      flights_[static_cast<size_t>(first_)].end->wait();
+    } catch (const Error&) {
+      // Nobody wants this pass any more. A device that is lost says so to whoever asks it next, or has done so before.
+    }
+  }
 }
 
 bool PassRunner::fits_graph(const Pass& pass, std::span<const HeadQuery> queries) const {

@@ -37,7 +37,7 @@ class PassRunner {
   // The results of the oldest pass that is pending; waits for it.
   PassResults collect();
   int pending() const { return pending_; }
-  // Waits, and forgets what is pending.
+  // Waits, and forgets what is pending. Throws nothing.
   void drop();
 
  private:

@@ -148,7 +148,7 @@ void Scheduler::run(std::span<const Work> works, const AnswerSink& sink, const S
     }
   }
   wall_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  if (wall_ms_ > 0) stats_.busy = (stats_.prefill_ms + stats_.decode_ms) / wall_ms_;
+  if (wall_ms_ > 0) stats_.busy = std::min(1.0, (stats_.prefill_ms + stats_.decode_ms) / wall_ms_);
 }
 
 // Answers what it can of round.todo. False when the run was stopped.

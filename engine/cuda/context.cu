@@ -126,6 +126,7 @@ void CudaArena::reset() {
 
 void CudaArena::reserve(size_t bytes) {
   reset();
+  count_->peak = count_->now;  // what was planned is compared with what is taken from here on
   size_t free = 0, total = 0;
   HAY_CUDA(cudaMemGetInfo(&free, &total));
   if (bytes > slab_.bytes() && bytes < free + slab_.bytes()) grow(bytes);
