@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <limits>
 
 #include "engine/cache.h"
 #include "engine/cuda/device.cuh"
@@ -93,11 +94,13 @@ void CudaContext::split_pass(const Pass& pass) {
       const std::vector<int32_t>& rows = split[static_cast<size_t>(kind)][seq];
       for (size_t i = 0; i < rows.size(); i += kSplitRows) {
         const size_t n = std::min<size_t>(kSplitRows, rows.size() - i);
-        SplitItem item{static_cast<int32_t>(split_rows_.size()), static_cast<int32_t>(n), static_cast<int32_t>(seq),
-                       -1};
+        SplitItem item{static_cast<int32_t>(split_rows_.size()), static_cast<int32_t>(n), static_cast<int32_t>(seq), -1,
+                       std::numeric_limits<int32_t>::max()};
         for (size_t j = i; j < i + n; ++j) {
           split_rows_.push_back(rows[j]);
-          item.max_pos = std::max(item.max_pos, pass.rows[static_cast<size_t>(rows[j])].pos);
+          const int32_t pos = pass.rows[static_cast<size_t>(rows[j])].pos;
+          item.max_pos = std::max(item.max_pos, pos);
+          if (pos >= 0) item.min_pos = std::min(item.min_pos, pos);
         }
         split_items_.push_back(item);
         ++run.n_items;

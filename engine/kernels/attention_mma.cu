@@ -284,7 +284,6 @@ struct Unit {
   SplitItem item;
   int kv_head = 0, segment = 0;
   int first_page = 0, end_page = 0;  // empty: behind every window
-  int min_pos = 0x7fffffff;          // of its rows
 };
 
 // Units are numbered by item, kv head, segment; a block takes a contiguous stretch of them, so that its pages follow
@@ -307,12 +306,14 @@ __device__ inline Unit unit_at(const AttentionCall& call, const Partials& partia
   const int begin_key = unit.segment * partials.segment;
   const int last_key = min(begin_key + partials.segment, unit.item.max_pos + 1);
   // Where the windows of all rows of this kv head begin.
-  int lowest = 0x7fffffff;
-  for (int r = 0; r < unit.item.n; ++r) {
-    const Row row = call.pass.rows[call.pass.split_rows[unit.item.first + r]];
-    if (row.pos < 0) continue;  // a row without content
-    lowest = min(lowest, first_key(row.pos, window_of(call, unit.kv_head, row.stream)));
-    unit.min_pos = min(unit.min_pos, row.pos);
+  int lowest = 0;
+  if (call.n_windows > 0 || call.window_base > 0 || call.window_output > 0) {
+    lowest = 0x7fffffff;
+    for (int r = 0; r < unit.item.n; ++r) {
+      const Row row = call.pass.rows[call.pass.split_rows[unit.item.first + r]];
+      if (row.pos < 0) continue;  // a row without content
+      lowest = min(lowest, first_key(row.pos, window_of(call, unit.kv_head, row.stream)));
+    }
   }
   if (last_key <= lowest) return unit;  // the merge starts later
   unit.first_page = max(begin_key, lowest) / kPage;
@@ -406,7 +407,7 @@ __global__ void __launch_bounds__(kSplitThreads, kSplitBlocks<D>)
   };
   enter();
   // Pages that no row of this pass can have written are fetched while the kernels that write are still running.
-  const int settled = (ahead.min_pos - call.pass.n_rows) / kPage;
+  const int settled = (ahead.item.min_pos - call.pass.n_rows) / kPage;
   const bool early = ahead_unit < end_unit && ahead.first_page + kStages - 1 <= min(settled, ahead.end_page);
   if (early) fill();
   let_next_start();

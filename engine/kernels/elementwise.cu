@@ -16,14 +16,24 @@ unsigned blocks_for(int64_t n) {
   return static_cast<unsigned>(std::clamp<int64_t>((n + kThreads - 1) / kThreads, 1, 1 << 20));
 }
 
-template <typename T, typename W>
+template <typename T, typename W, int kWidth>
 __global__ void embed_kernel(T* x, int64_t stride, const Row* rows, int n_rows, const int32_t* last_ids, const W* table,
                              int64_t table_stride, int width, float multiplier) {
   const int row = blockIdx.x;
   if (row >= n_rows) return;
   const int token = rows[row].token;
   const W* from = table + (token >= 0 ? token : last_ids[~token]) * table_stride;
-  for (int c = threadIdx.x; c < width; c += blockDim.x) store(x + row * stride + c, load(from + c) * multiplier);
+  for (int c = threadIdx.x * kWidth; c < width; c += blockDim.x * kWidth) {
+    if constexpr (kWidth == 8) {
+      float v[8];
+      load_eight(v, from + c);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) v[i] *= multiplier;
+      store_eight(x + row * stride + c, v);
+    } else {
+      store(x + row * stride + c, load(from + c) * multiplier);
+    }
+  }
 }
 
 template <typename T, int kWidth>
@@ -150,19 +160,34 @@ __global__ void kv_read_kernel(T* k, int64_t k_stride, T* v, int64_t v_stride, c
   }
 }
 
-template <typename T>
+template <typename T, int kWidth>
 __global__ void gather_kernel(T* out, int64_t out_stride, const T* x, int64_t x_stride, const Row* rows, int64_t n_rows,
                               int cols) {
   const int64_t row = blockIdx.x;
   if (row >= n_rows || rows[row].want < 0) return;
-  for (int c = threadIdx.x; c < cols; c += blockDim.x) out[rows[row].want * out_stride + c] = x[row * x_stride + c];
+  T* to = out + rows[row].want * out_stride;
+  const T* from = x + row * x_stride;
+  for (int c = threadIdx.x * kWidth; c < cols; c += blockDim.x * kWidth) {
+    if constexpr (kWidth == 8)
+      *reinterpret_cast<Eight<T>*>(to + c) = read_eight(from + c);
+    else
+      to[c] = from[c];
+  }
 }
 
-template <typename T>
+template <typename T, int kWidth>
 __global__ void nonfinite_kernel(int32_t* marks, const T* x, int64_t stride, int cols, int32_t layer) {
   const int64_t row = blockIdx.x;
   bool bad = false;
-  for (int c = threadIdx.x; c < cols; c += blockDim.x) bad = bad || !isfinite(load(x + row * stride + c));
+  for (int c = threadIdx.x * kWidth; c < cols; c += blockDim.x * kWidth) {
+    float v[kWidth];
+    if constexpr (kWidth == 8)
+      load_eight(v, x + row * stride + c);
+    else
+      v[0] = load(x + row * stride + c);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) bad |= !isfinite(v[i]);
+  }
   const bool any = __syncthreads_or(bad);
   if (threadIdx.x != 0) return;
   const int32_t before = layer == 0 ? -1 : marks[row];
@@ -179,10 +204,18 @@ void embed(Context& base, Matrix x, std::span<const Row> rows, const LinearWeigh
     using T = decltype(t);
     with_type(weight.dtype, [&](auto w) {
       using W = decltype(w);
-      embed_kernel<<<static_cast<unsigned>(rows.size()), kThreads, 0, context.stream()>>>(
-          static_cast<T*>(x.data), x.stride, context.device_rows(rows), static_cast<int>(rows.size()),
-          context.last_ids(), static_cast<const W*>(weight.data()), weight.k_stride, static_cast<int>(x.cols),
-          multiplier);
+      const auto launch = [&](auto width) {
+        embed_kernel<T, W, decltype(width)::value>
+            <<<static_cast<unsigned>(rows.size()), kThreads, 0, context.stream()>>>(
+                static_cast<T*>(x.data), x.stride, context.device_rows(rows), static_cast<int>(rows.size()),
+                context.last_ids(), static_cast<const W*>(weight.data()), weight.k_stride, static_cast<int>(x.cols),
+                multiplier);
+      };
+      const Matrix read{const_cast<void*>(weight.data()), weight.dtype, weight.n, weight.k, weight.k_stride};
+      if (by_eight({x, read}, x.cols))
+        launch(std::integral_constant<int, 8>{});
+      else
+        launch(std::integral_constant<int, 1>{});
     });
   });
   HAY_LAUNCHED();
@@ -312,9 +345,15 @@ void gather_wanted(Context& base, Matrix out, Matrix x, std::span<const Row> row
   if (rows.empty() || out.rows == 0) return;
   with_type(x.dtype, [&](auto t) {
     using T = decltype(t);
-    gather_kernel<<<static_cast<unsigned>(rows.size()), kThreads, 0, of(base).stream()>>>(
-        static_cast<T*>(out.data), out.stride, static_cast<const T*>(x.data), x.stride, of(base).device_rows(rows),
-        static_cast<int64_t>(rows.size()), static_cast<int>(x.cols));
+    const auto launch = [&](auto width) {
+      gather_kernel<T, decltype(width)::value><<<static_cast<unsigned>(rows.size()), kThreads, 0, of(base).stream()>>>(
+          static_cast<T*>(out.data), out.stride, static_cast<const T*>(x.data), x.stride, of(base).device_rows(rows),
+          static_cast<int64_t>(rows.size()), static_cast<int>(x.cols));
+    };
+    if (by_eight({out, x}, x.cols))
+      launch(std::integral_constant<int, 8>{});
+    else
+      launch(std::integral_constant<int, 1>{});
   });
   HAY_LAUNCHED();
 }
@@ -323,8 +362,14 @@ void mark_nonfinite(Context& base, Matrix marks, Matrix x, int32_t layer) {
   if (x.rows == 0) return;
   with_type(x.dtype, [&](auto t) {
     using T = decltype(t);
-    nonfinite_kernel<<<static_cast<unsigned>(x.rows), 128, 0, of(base).stream()>>>(
-        static_cast<int32_t*>(marks.data), static_cast<const T*>(x.data), x.stride, static_cast<int>(x.cols), layer);
+    const auto launch = [&](auto width) {
+      nonfinite_kernel<T, decltype(width)::value><<<static_cast<unsigned>(x.rows), 128, 0, of(base).stream()>>>(
+          static_cast<int32_t*>(marks.data), static_cast<const T*>(x.data), x.stride, static_cast<int>(x.cols), layer);
+    };
+    if (by_eight({x}, x.cols))
+      launch(std::integral_constant<int, 8>{});
+    else
+      launch(std::integral_constant<int, 1>{});
   });
   HAY_LAUNCHED();
 }
