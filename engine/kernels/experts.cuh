@@ -58,6 +58,7 @@ struct ExpertCall {
   void* y = nullptr;                // by place; paired: [places, width], else [places, n]
   int64_t y_stride = 0;             // columns up to it are written, zeros behind the last
   int n_rows = 0;                   // of x
+  bool entries_ready = false;       // made by a kernel before the one before
   ExpertActivation act;
 };
 
@@ -125,7 +126,9 @@ inline int exponent_byte(int e, int shift) {
   return e + 126 - shift;
 }
 __device__ inline uint32_t exponent_factor(uint32_t bytes, int which) {
-  return (bytes >> (8 * which) & 255u) * 0x00800080u;
+  return __byte_perm(bytes, 0,
+                     0x4u | static_cast<uint32_t>(which) << 4 | 0x400u | static_cast<uint32_t>(which) << 12) >>
+         1;
 }
 __device__ inline uint32_t scaled_pair(uint32_t pair, uint32_t factor) {
   const __nv_bfloat162 product =

@@ -15,16 +15,20 @@ using bf = __nv_bfloat16;
 constexpr int kWarps = 4;     // of a quarter
 constexpr int kQuarters = 4;  // of a block
 
+constexpr int kListed = 256;  // entries that a block keeps at hand
+
 template <bool kFp4>
 struct Ring {
   static constexpr int kUnit = kFp4 ? kUnitBytesFp4 : kUnitBytes;
-  static constexpr int kStages = kFp4 ? 8 : 3;
-  static constexpr int kBytes = kUnit * kStages;  // of a warp
+  static constexpr int kChunk = kFp4 ? 4 : 1;  // units of one stage
+  static constexpr int kStages = 3;
+  static constexpr int kStageBytes = kUnit * kChunk;
+  static constexpr int kBytes = kStageBytes * kStages;  // of a warp
 };
 
 template <bool kFp4, int NT>
 constexpr size_t shared_bytes() {
-  return static_cast<size_t>(kQuarters) * kWarps * (Ring<kFp4>::kBytes + NT * 128 * sizeof(float));
+  return static_cast<size_t>(kQuarters) * kWarps * (Ring<kFp4>::kBytes + 2 * NT * 128 * sizeof(float));
 }
 
 // What a lane holds of one unit's weights.
@@ -75,40 +79,70 @@ __device__ inline void multiply_slices(float (&acc)[2][NT][4], const UnitWeights
   }
 }
 
+// The tiles of a quarter, in the order it takes them.
+struct Walk {
+  int entry, tile, step_entry, step_tile, tiles;
+
+  __device__ Walk(int first, int step, int n_tiles)
+      : entry(first / n_tiles),
+        tile(first % n_tiles),
+        step_entry(step / n_tiles),
+        step_tile(step % n_tiles),
+        tiles(n_tiles) {}
+  __device__ void advance() {
+    entry += step_entry;
+    tile += step_tile;
+    if (tile >= tiles) {
+      tile -= tiles;
+      ++entry;
+    }
+  }
+};
+
 template <bool kFp4, int NT>
 __global__ void __launch_bounds__(kQuarters* kWarps * 32, 1) streamed_kernel(const ExpertCall call) {
   using R = Ring<kFp4>;
   extern __shared__ __align__(128) unsigned char shared[];
+  __shared__ ExpertRows listed[kListed];
   const int quarter = threadIdx.x / (kWarps * 32), warp = threadIdx.x / 32 % kWarps, lane = threadIdx.x % 32;
   const int g = lane / 4, t = lane % 4, thread = threadIdx.x % (kWarps * 32);
   unsigned char* ring = shared + (quarter * kWarps + warp) * R::kBytes;
-  float* partial = reinterpret_cast<float*>(shared + kQuarters * kWarps * R::kBytes) + quarter * kWarps * NT * 128;
+  float* partial = reinterpret_cast<float*>(shared + kQuarters * kWarps * R::kBytes) + quarter * 2 * kWarps * NT * 128;
   const ExpertMatrix& m = call.w;
-  const int tiles = m.tiles, n_items = *call.n_entries * tiles;
+
+  if (!call.entries_ready) wait_for_previous();
+  const int n_entries = *call.n_entries;
+  for (int e = threadIdx.x; e < min(n_entries, kListed); e += blockDim.x) listed[e] = call.entries[e];
+  __syncthreads();
+  const auto entry_at = [&](int e) { return e < kListed ? listed[e] : call.entries[e]; };
   const int begin = warp * m.units / kWarps, end = (warp + 1) * m.units / kWarps;
   const int64_t tile_bytes = int64_t{m.units} * R::kUnit;
   const auto* weights = static_cast<const unsigned char*>(m.weights);
-  const auto item_of = [&](int i) {
-    return static_cast<int>(blockIdx.x) + (kQuarters * i + quarter) * static_cast<int>(gridDim.x);
-  };
+  const Walk start(static_cast<int>(blockIdx.x + quarter * gridDim.x), static_cast<int>(kQuarters * gridDim.x),
+                   m.tiles);
 
-  // Copies run ahead over the items of this quarter, kStages − 1 units.
-  int ahead_item = item_of(0), ahead_index = 0, ahead_unit = begin, ahead_stage = 0;
+  // Copies run ahead over the tiles of this quarter, kStages − 1 chunks.
+  Walk ahead = start;
+  int ahead_unit = begin, ahead_stage = 0;
   const unsigned char* ahead_from = nullptr;
   const auto locate = [&] {
-    if (ahead_item >= n_items || begin == end) return;
-    const int expert = call.entries[ahead_item / tiles].expert;
-    ahead_from = weights + (static_cast<int64_t>(expert) * tiles + ahead_item % tiles) * tile_bytes;
+    if (ahead.entry >= n_entries) return;
+    ahead_from = weights + (static_cast<int64_t>(entry_at(ahead.entry).expert) * m.tiles + ahead.tile) * tile_bytes;
   };
   const auto fetch = [&] {
-    if (ahead_item < n_items && begin < end) {
-      const unsigned char* from = ahead_from + int64_t{ahead_unit} * R::kUnit;
-      const uint32_t to = shared_address(ring + ahead_stage * R::kUnit);
-      for (int c = lane; c < R::kUnit / 16; c += 32) copy_async_16(to + c * 16, from + c * 16, 16);
+    if (ahead.entry < n_entries && begin < end) {
+      const int bytes = min(R::kChunk, end - ahead_unit) * R::kUnit;
+      const unsigned char* from = ahead_from + int64_t{ahead_unit} * R::kUnit + lane * 16;
+      const uint32_t to = shared_address(ring + ahead_stage * R::kStageBytes) + lane * 16;
+#pragma unroll
+      for (int c = 0; c < R::kStageBytes; c += 512) {
+        if (c + lane * 16 < bytes) copy_async_16(to + c, from + c, 16);
+      }
       ahead_stage = ahead_stage + 1 == R::kStages ? 0 : ahead_stage + 1;
-      if (++ahead_unit == end) {
+      ahead_unit += R::kChunk;
+      if (ahead_unit >= end) {
         ahead_unit = begin;
-        ahead_item = item_of(++ahead_index);
+        ahead.advance();
         locate();
       }
     }
@@ -116,17 +150,28 @@ __global__ void __launch_bounds__(kQuarters* kWarps * 32, 1) streamed_kernel(con
   };
   locate();
   for (int s = 0; s + 1 < R::kStages; ++s) fetch();
+  if (call.entries_ready) wait_for_previous();
+  let_next_start();
 
-  int stage = 0;
-  for (int i = 0; item_of(i) < n_items; ++i) {
-    const int item = item_of(i), tile = item % tiles;
-    const ExpertRows rows = call.entries[item / tiles];
+  int stage = 0, round = 0;
+  for (Walk at = start; at.entry < n_entries; at.advance(), ++round) {
+    const ExpertRows rows = entry_at(at.entry);
     const int n_columns = (rows.n + 7) / 8;
     int row_of[NT];  // −1: none
 #pragma unroll
     for (int j = 0; j < NT; ++j) {
       const int place = rows.first + j * 8 + g;
       row_of[j] = j * 8 + g >= rows.n ? -1 : call.row_of != nullptr ? call.row_of[place] : place;
+    }
+    // What the end of the tile needs: this thread's output and what is added to it.
+    const int output = m.paired ? at.tile * 8 + lane / 4 : at.tile * 16 + lane / 4 + warp / 2 * 8;
+    const bool there = output < (m.paired ? m.n / 2 : m.n);
+    const float scale = m.scale != nullptr ? m.scale[rows.expert] : 1.f;
+    float bias = 0, up_bias = 0;
+    if (there && m.bias != nullptr) {
+      const float* all = m.bias + static_cast<int64_t>(rows.expert) * m.n;
+      bias = all[output];
+      if (m.paired) up_bias = all[m.n / 2 + output];
     }
     const auto read = [&](uint4(&b)[NT], int unit, int part) {
 #pragma unroll
@@ -138,59 +183,66 @@ __global__ void __launch_bounds__(kQuarters* kWarps * 32, 1) streamed_kernel(con
       }
     };
     float acc[2][NT][4] = {};
-    for (int unit = begin; unit < end; ++unit) {
-      uint4 b[NT], c[NT];
-      read(b, unit, 0);
-      if constexpr (NT <= 2) read(c, unit, 1);
+    for (int unit = begin; unit < end; unit += R::kChunk) {
+      const int n_units = min(R::kChunk, end - unit);
+      constexpr int kHeld = NT <= 2 ? R::kChunk : 1;  // units whose rows are read before the weights are waited for
+      uint4 b[kHeld][2][NT];
+#pragma unroll
+      for (int u = 0; u < kHeld; ++u) {
+        if (u >= n_units) continue;
+        read(b[u][0], unit + u, 0);
+        read(b[u][1], unit + u, 1);
+      }
       copy_async_wait<R::kStages - 2>();
       __syncwarp();
-      const UnitWeights<kFp4> w(ring + stage * R::kUnit);
-      multiply_slices<0>(acc, w, b, n_columns);
-      if constexpr (NT > 2) read(c, unit, 1);
-      multiply_slices<1>(acc, w, c, n_columns);
+#pragma unroll
+      for (int u = 0; u < R::kChunk; ++u) {
+        if (u >= n_units) break;
+        if (u >= kHeld) {
+          read(b[0][0], unit + u, 0);
+          read(b[0][1], unit + u, 1);
+        }
+        const UnitWeights<kFp4> w(ring + stage * R::kStageBytes + u * R::kUnit);
+        multiply_slices<0>(acc, w, b[u < kHeld ? u : 0][0], n_columns);
+        multiply_slices<1>(acc, w, b[u < kHeld ? u : 0][1], n_columns);
+      }
       __syncwarp();  // every lane has read the stage before it is filled again
       fetch();
       stage = stage + 1 == R::kStages ? 0 : stage + 1;
     }
-    asm volatile("bar.sync %0, %1;\n" ::"r"(1 + quarter), "n"(kWarps * 32) : "memory");  // sums before have been read
+    float* sums = partial + round % 2 * kWarps * NT * 128;  // in turn: the other may still be read
 #pragma unroll
     for (int j = 0; j < NT; ++j) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) partial[(warp * NT + j) * 128 + e * 32 + lane] = acc[0][j][e] + acc[1][j][e];
+      for (int e = 0; e < 4; ++e) sums[(warp * NT + j) * 128 + e * 32 + lane] = acc[0][j][e] + acc[1][j][e];
     }
     asm volatile("bar.sync %0, %1;\n" ::"r"(1 + quarter), "n"(kWarps * 32) : "memory");
-    const auto sum = [&](int j, int e, int from) {
+    const auto sum = [&](int j, int e) {
       float s = 0;
 #pragma unroll
-      for (int w = 0; w < kWarps; ++w) s += partial[(w * NT + j) * 128 + e * 32 + from];
-      return m.scale != nullptr ? s * m.scale[rows.expert] : s;
+      for (int w = 0; w < kWarps; ++w) s += sums[(w * NT + j) * 128 + e * 32 + lane];
+      return s * scale;
     };
-    const float* bias = m.bias != nullptr ? m.bias + static_cast<int64_t>(rows.expert) * m.n : nullptr;
-    // Accumulator rows are outputs, its columns rows of x.
-    for (int e = thread; e < n_columns * (m.paired ? 64 : 128); e += kWarps * 32) {
-      const int j = e / (m.paired ? 64 : 128), part = e / 32 % (m.paired ? 2 : 4), from = e % 32;
-      const int row = j * 8 + from % 4 * 2 + part % 2;
+    // Accumulator rows are outputs, its columns rows of x. A warp sums the same accumulator of every column tile.
+    const int part = m.paired ? warp % 2 : warp;
+    for (int j = m.paired ? warp / 2 : 0; j < n_columns; j += m.paired ? 2 : 1) {
+      const int row = j * 8 + t * 2 + part % 2;
       if (row >= rows.n) continue;
       bf* y = static_cast<bf*>(call.y) + (rows.first + row) * call.y_stride;
       if (!m.paired) {
-        const int output = tile * 16 + from / 4 + part / 2 * 8;
-        if (output < m.n) store(y + output, sum(j, part, from) + (bias != nullptr ? bias[output] : 0.f));
-        continue;
+        if (there) store(y + output, sum(j, part) + bias);
+      } else {
+        store(y + lane_order(output),
+              there ? expert_activate<true>(sum(j, part) + bias, sum(j, part + 2) + up_bias, call.act) : 0.f);
       }
-      const int width = m.n / 2, output = tile * 8 + from / 4;
-      float v = 0;
-      if (output < width) {
-        v = expert_activate<true>(sum(j, part, from) + (bias != nullptr ? bias[output] : 0.f),
-                                  sum(j, part + 2, from) + (bias != nullptr ? bias[width + output] : 0.f), call.act);
-      }
-      store(y + lane_order(output), v);
     }
     // Behind the last output the next product reads zeros.
-    if (m.paired && tile == tiles - 1) {
-      const int behind = static_cast<int>(call.y_stride) - 8 * tiles;
+    if (m.paired && at.tile == m.tiles - 1) {
+      const int behind = static_cast<int>(call.y_stride) - 8 * m.tiles;
       for (int e = thread; e < rows.n * behind; e += kWarps * 32) {
-        store(static_cast<bf*>(call.y) + (rows.first + e / behind) * call.y_stride + lane_order(8 * tiles + e % behind),
-              0.f);
+        store(
+            static_cast<bf*>(call.y) + (rows.first + e / behind) * call.y_stride + lane_order(8 * m.tiles + e % behind),
+            0.f);
       }
     }
   }
@@ -205,9 +257,8 @@ void launch(CudaContext& context, const ExpertCall& call) {
   });
   const int64_t items = int64_t{call.max_entries} * call.w.tiles;
   const int blocks = static_cast<int>(std::min<int64_t>(items, context.properties().multiProcessorCount));
-  streamed_kernel<kFp4, NT>
-      <<<static_cast<unsigned>(blocks), kQuarters * kWarps * 32, shared_bytes<kFp4, NT>(), context.stream()>>>(call);
-  HAY_LAUNCHED();
+  launch_early(context, streamed_kernel<kFp4, NT>, static_cast<unsigned>(blocks), kQuarters * kWarps * 32,
+               shared_bytes<kFp4, NT>(), call);
 }
 
 template <bool kFp4>

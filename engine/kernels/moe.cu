@@ -30,6 +30,8 @@ __global__ void __launch_bounds__(kThreads)
                  RouterParams params, const float* scale) {
   const int64_t row = blockIdx.x * int64_t{kThreads / 32} + threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
+  wait_for_previous();
+  let_next_start();
   if (row >= n_rows) return;
   const float* in = logits + row * stride;
   int32_t* expert = experts + row * params.top_k;
@@ -172,6 +174,8 @@ __global__ void __launch_bounds__(512)
     sort_few_kernel(const SortCall call, __nv_bfloat16* arranged, int64_t arranged_stride, const __nv_bfloat16* x,
                     int64_t x_stride, int width) {
   extern __shared__ uint32_t shared[];
+  wait_for_previous();
+  let_next_start();
   if (blockIdx.x > 0) {
     const int64_t row = blockIdx.x - 1;
     for (int c = threadIdx.x; c < arranged_stride; c += blockDim.x) {
@@ -261,10 +265,8 @@ void sort_rows(CudaContext& context, const SortCall& call, Matrix x, const Arran
   }
   SortCall first = call;
   if (n_chunks > 1) first.n_rows = 0;
-  sort_few_kernel<<<1 + copies, 512, shared, context.stream()>>>(
-      first, static_cast<__nv_bfloat16*>(arranged.rows), arranged.stride, static_cast<const __nv_bfloat16*>(x.data),
-      x.stride, static_cast<int>(x.cols));
-  HAY_LAUNCHED();
+  launch_early(context, sort_few_kernel, 1 + copies, 512, shared, first, static_cast<__nv_bfloat16*>(arranged.rows),
+               arranged.stride, static_cast<const __nv_bfloat16*>(x.data), x.stride, static_cast<int>(x.cols));
 }
 
 // ---- rows in and out
@@ -291,6 +293,8 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     combine_kernel(T* y, int64_t y_stride, const T* out, int64_t out_stride, int width, int top_k,
                    const int32_t* place_of, const float* weight_of) {
+  wait_for_previous();
+  let_next_start();
   const int64_t row = blockIdx.x;
   const int32_t* place = place_of + row * top_k;
   const float* weight = weight_of + row * top_k;
@@ -378,6 +382,7 @@ struct Run {
     down.row_of = nullptr;
     down.n_rows = static_cast<int>(pairs);
     down.y = s.out;
+    down.entries_ready = true;
     down.y_stride = hidden;
     for (const ExpertCall& call : {up, down}) {
       if (plain)
@@ -391,11 +396,10 @@ struct Run {
                     static_cast<unsigned>(x.rows < 64 ? (y.cols / 2 + kThreads - 1) / kThreads + 1 : 1));
     with_type(y.dtype, [&](auto t) {
       using T = decltype(t);
-      combine_kernel<T><<<grid, kThreads, 0, context.stream()>>>(
-          static_cast<T*>(y.data), y.stride, static_cast<const T*>(s.out), hidden, static_cast<int>(y.cols),
-          routing.top_k, s.sorted.place_of, s.sorted.weight_of);
+      launch_early(context, combine_kernel<T>, grid, kThreads, 0, static_cast<T*>(y.data), y.stride,
+                   static_cast<const T*>(s.out), hidden, static_cast<int>(y.cols), routing.top_k, s.sorted.place_of,
+                   s.sorted.weight_of);
     });
-    HAY_LAUNCHED();
   }
 };
 
@@ -406,10 +410,9 @@ void route(Context& base, Routing out, Matrix logits, const RouterParams& params
             logits.dtype == DType::f32 && (!scale || scale.size == logits.cols));
   if (logits.rows == 0) return;
   constexpr int64_t kRows = kThreads / 32;
-  route_kernel<<<static_cast<unsigned>((logits.rows + kRows - 1) / kRows), kThreads, 0, of(base).stream()>>>(
-      out.expert, out.weight, static_cast<const float*>(logits.data), logits.stride, logits.rows,
-      static_cast<int>(logits.cols), params, scale.data);
-  HAY_LAUNCHED();
+  launch_early(of(base), route_kernel, static_cast<unsigned>((logits.rows + kRows - 1) / kRows), kThreads, 0,
+               out.expert, out.weight, static_cast<const float*>(logits.data), logits.stride, logits.rows,
+               static_cast<int>(logits.cols), params, scale.data);
 }
 
 void run_experts(Context& base, Matrix y, Matrix x, const Routing& routing, const Experts& experts,
