@@ -52,7 +52,8 @@ FloorWork work_of(const ModelInfo& info, Mixture experts, int64_t from, int64_t 
   work.bytes = decode ? weight_bytes(info, experts, n) * rows : weight_bytes(info, experts, n * rows);
   for (const LayerInfo& layer : info.layers) {
     const auto begin = static_cast<double>(from), end = static_cast<double>(to);
-    double keys = keys_seen(layer.window, begin, end), read = keys;
+    const bool recurrent = layer.state_bytes_fixed > 0;  // its few FLOP a row and state are left out
+    double keys = recurrent ? 0 : keys_seen(layer.window, begin, end), read = keys;
     if (layer.kind == "orthros") {
       read = keys_seen(0, decode ? begin : end - 1, end);
       keys += read;

@@ -99,14 +99,39 @@ class Scan {
 
   // A 64 × 64 tile of scratch.
   __device__ void fetch_tile(bf16_t* to, const void* from) const {
-    load_rows<kChunk, kChunk, true, kScanThreads>(to, kChunk, from,
-                                                  [&](int i) { return static_cast<const bf16_t*>(from) + i * kChunk; });
+    load_even_rows<kChunk, kChunk, kScanThreads>(to, static_cast<const bf16_t*>(from), kChunk, kChunk);
   }
   __device__ void fetch_queries(bf16_t* to, const Cell& at, int h, bool of_output_rows) const {
-    const int head = static_cast<int>(static_cast<int64_t>(h) * call_.n_q / call_.n_out);
+    const bf16_t* const q =
+        static_cast<const bf16_t*>(call_.q) + static_cast<int64_t>(h) * call_.n_q / call_.n_out * call_.dk;
+    if (kAligned && at.is_whole() && !of_output_rows) {
+      load_even_rows<kChunk, kDim, kScanThreads>(to, q + at.row(0) * call_.q_stride, call_.q_stride, call_.dk);
+      return;
+    }
     load_rows<kChunk, kDim, kAligned, kScanThreads>(to, call_.dk, call_.k, [&](int i) -> const bf16_t* {
       const int row = asking_row(call_, at, i, of_output_rows);
-      return row < 0 ? nullptr : static_cast<const bf16_t*>(call_.q) + row * call_.q_stride + head * call_.dk;
+      return row < 0 ? nullptr : q + row * call_.q_stride;
+    });
+  }
+  __device__ void fetch_keys(bf16_t* to, const Cell& at) const {
+    const int head = static_cast<int>(static_cast<int64_t>(j_) * call_.n_k / call_.n);
+    if (kAligned && at.is_whole()) {
+      load_even_rows<kChunk, kDim, kScanThreads>(to, key_row(call_, at, 0, head), call_.k_stride, call_.dk);
+      return;
+    }
+    load_rows<kChunk, kDim, kAligned, kScanThreads>(to, call_.dk, call_.k,
+                                                    [&](int i) { return key_row(call_, at, i, head); });
+  }
+  __device__ void fetch_values(bf16_t* to, const Cell& at) const {
+    const int head = static_cast<int>(static_cast<int64_t>(j_) * call_.n_v / call_.n), width = call_.dv - column_;
+    if (kAligned && at.is_whole()) {
+      load_even_rows<kChunk, kColumns, kScanThreads>(to, value_row(call_, at, 0, head) + column_, call_.v_stride,
+                                                     width);
+      return;
+    }
+    load_rows<kChunk, kColumns, kAligned, kScanThreads>(to, width, call_.v, [&](int i) {
+      const bf16_t* row = value_row(call_, at, i, head);
+      return row == nullptr ? row : row + column_;
     });
   }
   __device__ void fetch(int c) const {
@@ -115,17 +140,13 @@ class Scan {
     const char* const mine = state_scratch(call_, index, j_, kDim);
     if constexpr (kForm == Form::channel) {
       const bf16_t* scaled = reinterpret_cast<const bf16_t*>(mine + kGateBytes);
-      load_rows<kChunk, kDim, true, kScanThreads>(staged(c, L::kQueries), kDim, mine,
-                                                  [&](int i) { return scaled + i * kDim; });
-      load_rows<kChunk, kDim, true, kScanThreads>(staged(c, L::kKeys), kDim, mine,
-                                                  [&](int i) { return scaled + (kChunk + i) * kDim; });
+      load_even_rows<kChunk, kDim, kScanThreads>(staged(c, L::kQueries), scaled, kDim, kDim);
+      load_even_rows<kChunk, kDim, kScanThreads>(staged(c, L::kKeys), scaled + kChunk * kDim, kDim, kDim);
       const char* kept = mine + kGateBytes + kChunk * kDim * 4;
       for (int e = threadIdx.x; e < kDim / 4; e += kScanThreads)
         copy_async_16(shared_address(reinterpret_cast<char*>(staged(c, L::kKept)) + e * 16), kept + e * 16, 16);
     } else {
-      const int head = static_cast<int>(static_cast<int64_t>(j_) * call_.n_k / call_.n);
-      load_rows<kChunk, kDim, kAligned, kScanThreads>(staged(c, L::kKeys), call_.dk, call_.k,
-                                                      [&](int i) { return key_row(call_, at, i, head); });
+      fetch_keys(staged(c, L::kKeys), at);
       fetch_queries(staged(c, L::kQueries), at, j_ * readers(), false);
       if (threadIdx.x < kGateBytes / 16)
         copy_async_16(shared_address(reinterpret_cast<char*>(staged(c, L::kGates)) + threadIdx.x * 16),
@@ -133,11 +154,7 @@ class Scan {
     }
     if constexpr (kForm == Form::delta) fetch_tile(staged(c, L::kInverse), mine + kGateBytes);
     fetch_tile(staged(c, L::kScores), scores_of(call_, index, j_ * readers(), false));
-    const int head = static_cast<int>(static_cast<int64_t>(j_) * call_.n_v / call_.n);
-    load_rows<kChunk, kColumns, kAligned, kScanThreads>(staged(c, L::kValues), call_.dv - column_, call_.v, [&](int i) {
-      const bf16_t* row = value_row(call_, at, i, head);
-      return row == nullptr ? row : row + column_;
-    });
+    fetch_values(staged(c, L::kValues), at);
   }
 
   // Rows and columns of S that this thread holds.

@@ -97,12 +97,17 @@ __global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant_
   __syncthreads();
   const int key_head = static_cast<int>(static_cast<int64_t>(j) * call.n_k / call.n);
   const int query_head = static_cast<int>(static_cast<int64_t>(h) * call.n_q / call.n_out);
-  load_rows<kChunk, kDim, kAligned, kThreads>(keys, call.dk, call.k,
-                                              [&](int i) { return key_row(call, cell, i, key_head); });
-  load_rows<kChunk, kDim, kAligned, kThreads>(queries, call.dk, call.k, [&](int i) -> const bf16_t* {
-    if (asking[i] < 0) return nullptr;
-    return static_cast<const bf16_t*>(call.q) + asking[i] * call.q_stride + query_head * call.dk;
-  });
+  const bf16_t* const q = static_cast<const bf16_t*>(call.q) + query_head * call.dk;
+  if (kAligned && cell.is_whole() && !of_output_rows) {
+    load_even_rows<kChunk, kDim, kThreads>(keys, key_row(call, cell, 0, key_head), call.k_stride, call.dk);
+    load_even_rows<kChunk, kDim, kThreads>(queries, q + cell.row(0) * call.q_stride, call.q_stride, call.dk);
+  } else {
+    load_rows<kChunk, kDim, kAligned, kThreads>(keys, call.dk, call.k,
+                                                [&](int i) { return key_row(call, cell, i, key_head); });
+    load_rows<kChunk, kDim, kAligned, kThreads>(queries, call.dk, call.k, [&](int i) -> const bf16_t* {
+      return asking[i] < 0 ? nullptr : q + asking[i] * call.q_stride;
+    });
+  }
   copy_async_commit();
   chunk_gates(call, cell, j, sums, scales);
   if (h % readers == 0 && !of_output_rows && threadIdx.x < kChunk) {

@@ -91,6 +91,8 @@ __device__ inline void put(T* to, const float (&from)[kWidth]) {
 // kWidth channels a thread, rows in order with the last inputs in a window.
 template <typename T, int kWidth, int kMaxKept>
 __global__ void __launch_bounds__(kThreads) conv_kernel(const __grid_constant__ ConvCall call) {
+  let_next_start();
+  wait_for_previous();
   const bool decode = call.kind == 1;
   const int seq = decode ? static_cast<int>(blockIdx.y) : call.pass.cells[blockIdx.y].seq;
   const SequenceSpans& sequence = call.pass.sequences[seq];
@@ -174,8 +176,8 @@ void launch(CudaContext& context, const ConvCall& call, Matrix x, int n_items) {
   const auto run = [&](auto width, auto most) {
     constexpr int kWidth = decltype(width)::value;
     const int blocks = (call.channels / kWidth + kThreads - 1) / kThreads;
-    conv_kernel<T, kWidth, decltype(most)::value>
-        <<<dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(n_items)), kThreads, 0, context.stream()>>>(call);
+    launch_early(context, conv_kernel<T, kWidth, decltype(most)::value>,
+                 dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(n_items)), kThreads, 0, call);
   };
   if (call.kept > 3) {
     run(std::integral_constant<int, 1>{}, std::integral_constant<int, 63>{});
@@ -184,7 +186,6 @@ void launch(CudaContext& context, const ConvCall& call, Matrix x, int n_items) {
   } else {
     run(std::integral_constant<int, 1>{}, std::integral_constant<int, 3>{});
   }
-  HAY_LAUNCHED();
 }
 
 }  // namespace

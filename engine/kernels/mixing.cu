@@ -19,6 +19,8 @@ unsigned blocks_for(int64_t n) {
 // body(row, column, width) over elements, eight at a time where all matrices allow it.
 template <int kWidth, typename Body>
 __global__ void __launch_bounds__(kThreads) elements_kernel(int64_t rows, int cols, Body body) {
+  let_next_start();
+  wait_for_previous();
   const int per_row = cols / kWidth;
   const int64_t n = rows * per_row;
   for (int64_t e = blockIdx.x * int64_t{kThreads} + threadIdx.x; e < n; e += gridDim.x * int64_t{kThreads}) {
@@ -30,13 +32,13 @@ void for_elements(Context& base, std::initializer_list<Matrix> matrices, Body bo
   const Matrix& shape = *matrices.begin();
   if (shape.rows == 0 || shape.cols == 0) return;
   const auto cols = static_cast<int>(shape.cols);
-  const cudaStream_t stream = of(base).stream();
   if (by_eight(matrices, shape.cols)) {
-    elements_kernel<8><<<blocks_for(shape.rows * shape.cols / 8), kThreads, 0, stream>>>(shape.rows, cols, body);
+    launch_early(of(base), elements_kernel<8, Body>, blocks_for(shape.rows * shape.cols / 8), kThreads, 0, shape.rows,
+                 cols, body);
   } else {
-    elements_kernel<1><<<blocks_for(shape.rows * shape.cols), kThreads, 0, stream>>>(shape.rows, cols, body);
+    launch_early(of(base), elements_kernel<1, Body>, blocks_for(shape.rows * shape.cols), kThreads, 0, shape.rows, cols,
+                 body);
   }
-  HAY_LAUNCHED();
 }
 
 // A matrix as a kernel sees it.
@@ -159,6 +161,8 @@ struct LogSigmoid {
 template <typename T, int kLanes, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     l2norm_kernel(T* x, int64_t stride, float eps, float scale, int group, int n_groups, int64_t n_total) {
+  let_next_start();
+  wait_for_previous();
   constexpr int kPerBlock = kThreads / kLanes;
   const int lane = threadIdx.x % kLanes;
   const int64_t index = blockIdx.x * int64_t{kPerBlock} + threadIdx.x / kLanes;
@@ -234,9 +238,9 @@ void l2norm(Context& context, Matrix x, float eps, float scale, int64_t group) {
     const auto launch = [&](auto lanes, auto width) {
       constexpr int kLanes = decltype(lanes)::value;
       constexpr int kPerBlock = kThreads / kLanes;
-      l2norm_kernel<T, kLanes, decltype(width)::value>
-          <<<static_cast<unsigned>((n + kPerBlock - 1) / kPerBlock), kThreads, 0, of(context).stream()>>>(
-              static_cast<T*>(x.data), x.stride, eps, scale, static_cast<int>(group), n_groups, n);
+      launch_early(of(context), l2norm_kernel<T, kLanes, decltype(width)::value>,
+                   static_cast<unsigned>((n + kPerBlock - 1) / kPerBlock), kThreads, 0, static_cast<T*>(x.data),
+                   x.stride, eps, scale, static_cast<int>(group), n_groups, n);
     };
     if (!by_eight({x}, group)) {
       launch(std::integral_constant<int, 32>{}, std::integral_constant<int, 1>{});
@@ -246,7 +250,6 @@ void l2norm(Context& context, Matrix x, float eps, float scale, int64_t group) {
       launch(std::integral_constant<int, 32>{}, std::integral_constant<int, 8>{});
     }
   });
-  HAY_LAUNCHED();
 }
 
 }  // namespace hayfork::engine::cuda

@@ -37,6 +37,7 @@ struct Cell {
   int begin, lo, hi, fresh;
   __device__ int64_t row(int i) const { return sequence->first[0] + i - fresh; }
   __device__ bool has(int i) const { return i >= lo && i < hi; }
+  __device__ bool is_whole() const { return fresh <= 0 && lo == 0 && hi == kChunk; }  // all of it rows of this pass
 };
 
 // First position of the sequence's new rows.
@@ -117,6 +118,23 @@ __device__ inline void load_rows(bf16_t* to, int width, const void* valid, Sourc
 #pragma unroll
       for (int x = 0; x < 8; ++x) at[x] = from != nullptr && c + x < width ? from[c + x] : __float2bfloat16(0.f);
     }
+  }
+}
+
+// The same for rows `stride` elements apart. Requires: aligned addresses.
+template <int kRows, int kWidth, int kThreads>
+__device__ inline void load_even_rows(bf16_t* to, const bf16_t* from, int64_t stride, int width) {
+  constexpr int kPieces = kWidth / 8, kStep = kThreads / kPieces;
+  static_assert(kThreads % kPieces == 0);
+  const int first = threadIdx.x / kPieces, c = threadIdx.x % kPieces * 8;
+  const int bytes = c < width ? 16 : 0;
+  from += first * stride + (c < width ? c : 0);
+  uint32_t at = shared_address(to + first * (kWidth + kPad) + c);
+#pragma unroll
+  for (int i = 0; i < kRows; i += kStep) {
+    if (kStep <= kRows || first < kRows) copy_async_16(at, from, bytes);
+    from += kStep * stride;
+    at += kStep * (kWidth + kPad) * 2;
   }
 }
 

@@ -282,6 +282,8 @@ class Walk {
 template <typename T, Form kForm, int kRows, bool kFour>
 __global__ void __launch_bounds__(kThreads)
     step_kernel(const __grid_constant__ RecurrentCall call, int first_kind, int end_kind) {
+  let_next_start();
+  wait_for_previous();
   const SequenceSpans sequence = call.pass.sequences[blockIdx.z];
   if (sequence.slot < 0) return;
   extern __shared__ float vectors[];
@@ -294,12 +296,8 @@ void launch(CudaContext& context, const RecurrentCall& call, int first_kind, int
   const dim3 grid(static_cast<unsigned>((call.dv + kStepColumns - 1) / kStepColumns), static_cast<unsigned>(call.n),
                   static_cast<unsigned>(call.pass.n_sequences));
   const size_t shared = static_cast<size_t>(call.dk) * 3 * sizeof(float);
-  if (call.dv % 4 == 0) {
-    step_kernel<T, kForm, kRows, true><<<grid, kThreads, shared, context.stream()>>>(call, first_kind, end_kind);
-  } else {
-    step_kernel<T, kForm, kRows, false><<<grid, kThreads, shared, context.stream()>>>(call, first_kind, end_kind);
-  }
-  HAY_LAUNCHED();
+  const auto kernel = call.dv % 4 == 0 ? step_kernel<T, kForm, kRows, true> : step_kernel<T, kForm, kRows, false>;
+  launch_early(context, kernel, grid, kThreads, shared, call, first_kind, end_kind);
 }
 
 template <typename T, Form kForm>
