@@ -135,6 +135,17 @@ const std::vector<Command>& table() {
        {"hayfork describe r7f3k --series scaling --train-tokens 100000000000"},
        declare_describe},
 
+      {"bench",
+       kEngine,
+       "how fast a model computes here: prefill, decode, memory, beside the device's floor",
+       "Made-up token ids; times are the host's, with the device idle before and after. pp512 is a prompt of 512 "
+       "tokens, "
+       "its time the time to the first new token; tg128 is 128 tokens generated behind it. busy is the share of the "
+       "time "
+       "in which the device worked on a pass, by its own clock around each.",
+       {"hayfork bench --model smollm2 --prompt 512,2k --gen 64",
+        "hayfork bench --model random:qwen3-8b --prompt 2k-128k*4 --batch 1,8 --reps 3 --save"},
+       declare_bench},
       {"probe tokenize",
        kEngine,
        "text to token ids and back",

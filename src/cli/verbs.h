@@ -40,6 +40,7 @@ Action declare_probe_nll(Flags& flags);
 Action declare_probe_generate(Flags& flags);
 Action declare_probe_chat(Flags& flags);
 Action declare_probe_kv(Flags& flags);
+Action declare_bench(Flags& flags);
 Action declare_data_list(Flags& flags);
 Action declare_data_add(Flags& flags);
 Action declare_data_verify(Flags& flags);
