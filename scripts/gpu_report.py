@@ -3,11 +3,12 @@
 peer's in between, and writes the GPU part of docs/performance.md.
 
   scripts/gpu_report.py [--bin DIR | --libs DIR] [--peer FILE.py] [--docs docs/performance.md] [--quick]
+                        [--parts tests,models,choices,ops,sanitizer] [--limit SECONDS]
 
 --bin: a folder that holds the test and benchmark programs already, a build folder of the preset cuda (with -DHAYFORK_BENCH=ON) for
 example; else they are built by scripts/gpu_kernels.sh, which looks for libraries and headers in --libs first. --peer: a program that prints one JSON object a
 figure, called as: FILE.py --what prefill,decode --lengths N --batch B. Every figure is of this run; what fails is said in the
-document, not left out.
+document, not left out. --limit: nothing more is begun when this much time has passed.
 """
 import argparse
 import collections
@@ -18,6 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BEGIN, END = "<!-- gpu_report: begin -->", "<!-- gpu_report: end -->"
@@ -158,6 +160,8 @@ def document(args, test_rows, op_rows, op_note, model_rows, choices):
              "second counts, the better of two turns with the peer's between them. FLOP convention and floors: engine/floor.h (775 TFLOP/s,",
              "4.2 TB/s).", "", "| check | result |", "|---|---|"]
     lines += [f"| {name} | {result} |" for name, result in test_rows]
+    if not test_rows:
+        lines = lines[:-3]
     lines += ["", "| model | batch | prompt | prefill | × floor | peer's | decode | × floor | peer's | busy | memory planned / peak |",
               "|---|---|---|---|---|---|---|---|---|---|---|"]
     for model, prompt, batch, ours, theirs, notes in model_rows:
@@ -201,6 +205,8 @@ def main():
     parser.add_argument("--libs")
     parser.add_argument("--peer")
     parser.add_argument("--docs", default=os.path.join(ROOT, "docs", "performance.md"))
+    parser.add_argument("--parts", default="tests,models,choices,ops,sanitizer")
+    parser.add_argument("--limit", type=float, default=0)
     parser.add_argument("--quick", action="store_true", help="prompts of up to 8,192 tokens only")
     args = parser.parse_args()
     env = dict(os.environ, HAYFORK_SOURCE_DIR=ROOT)
@@ -214,16 +220,25 @@ def main():
             sys.exit(f"gpu_report.py: the build failed\n{tail}")
     # The document is written after every step: a run that is cut short leaves what it has found.
     found = {"test_rows": [], "op_rows": [], "op_note": "", "model_rows": [], "choices": []}
-    found["test_rows"] = tests(bin_dir, env)
-    save(args, found)
-    for case in QUICK if args.quick else CASES:
-        found["model_rows"].append(model_row(bin_dir, env, case, args.peer))
+    start = time.monotonic()
+
+    def goes_on(part):
+        return part in args.parts.split(",") and (args.limit == 0 or time.monotonic() - start < args.limit)
+
+    if goes_on("tests"):
+        found["test_rows"] = tests(bin_dir, env)
         save(args, found)
-    _, out, _ = run([program(bin_dir, "model_cuda_bench"), "choices", MODEL, "2000", "choices", "random:qwen3-0.6b:0", "2000"], 300, env)
-    found["choices"] = [line for line in json_lines(out) if "documents" in line]
-    found["op_rows"], found["op_note"] = ops(bin_dir, env)
-    save(args, found)
-    found["test_rows"] += sanitizer(bin_dir, env)
+    for case in QUICK if args.quick else CASES:
+        if goes_on("models"):
+            found["model_rows"].append(model_row(bin_dir, env, case, args.peer))
+            save(args, found)
+    if goes_on("choices"):
+        command = [program(bin_dir, "model_cuda_bench"), "choices", MODEL, "2000", "choices", "random:qwen3-0.6b:0", "2000"]
+        found["choices"] = [line for line in json_lines(run(command, 300, env)[1]) if "documents" in line]
+    if goes_on("ops"):
+        found["op_rows"], found["op_note"] = ops(bin_dir, env)
+    if goes_on("sanitizer"):
+        found["test_rows"] += sanitizer(bin_dir, env)
     text = save(args, found)
     test_rows = found["test_rows"]
     print(text)
