@@ -58,7 +58,7 @@ struct SplitItem {
   int32_t n;      // rows
   int32_t seq;
   int32_t max_pos;
-  int32_t min_pos;  // of its rows with content; INT32_MAX: none
+  int32_t settled;  // nothing that the pass writes stands at lower positions of this sequence; −1: not known
 };
 constexpr int32_t kSplitRows = 4;  // rows an item at most
 

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <limits>
 
 #include "engine/cache.h"
 #include "engine/cuda/device.cuh"
@@ -80,9 +79,18 @@ void CudaContext::split_pass(const Pass& pass) {
   cut_tiles(wide_tiles_, pass.rows, kWideTileRows);
   std::vector<std::vector<int32_t>> split[2];  // [kind][seq] → rows
   for (auto& of_kind : split) of_kind.resize(pass.seqs.size());
+  // What the pass writes is known where all rows are decode rows, each at the end of a sequence of its own. Else keys
+  // are written between reused ones, by sequences that share blocks, and by rows of the pass that this one is part of.
+  std::vector<int32_t> written_from(pass.seqs.size(), -1);
+  const bool only_decode =
+      std::all_of(pass.rows.begin(), pass.rows.end(), [](const Row& row) { return row.kind == RowKind::decode; });
   for (int32_t i = 0; i < out.n_rows; ++i) {
     const Row& row = pass.rows[static_cast<size_t>(i)];
     out.max_pos = std::max(out.max_pos, row.pos);
+    if (only_decode && row.stream == Stream::base && row.pos >= 0) {
+      int32_t& from = written_from[static_cast<size_t>(row.seq)];
+      from = from < 0 ? row.pos : std::min(from, row.pos);
+    }
     if (is_split(row)) split[static_cast<size_t>(row.kind)][static_cast<size_t>(row.seq)].push_back(i);
   }
   split_items_.clear();
@@ -95,12 +103,10 @@ void CudaContext::split_pass(const Pass& pass) {
       for (size_t i = 0; i < rows.size(); i += kSplitRows) {
         const size_t n = std::min<size_t>(kSplitRows, rows.size() - i);
         SplitItem item{static_cast<int32_t>(split_rows_.size()), static_cast<int32_t>(n), static_cast<int32_t>(seq), -1,
-                       std::numeric_limits<int32_t>::max()};
+                       written_from[seq]};
         for (size_t j = i; j < i + n; ++j) {
           split_rows_.push_back(rows[j]);
-          const int32_t pos = pass.rows[static_cast<size_t>(rows[j])].pos;
-          item.max_pos = std::max(item.max_pos, pos);
-          if (pos >= 0) item.min_pos = std::min(item.min_pos, pos);
+          item.max_pos = std::max(item.max_pos, pass.rows[static_cast<size_t>(rows[j])].pos);
         }
         split_items_.push_back(item);
         ++run.n_items;

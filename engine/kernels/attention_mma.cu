@@ -407,7 +407,7 @@ __global__ void __launch_bounds__(kSplitThreads, kSplitBlocks<D>)
   };
   enter();
   // Pages that no row of this pass can have written are fetched while the kernels that write are still running.
-  const int settled = (ahead.item.min_pos - call.pass.n_rows) / kPage;
+  const int settled = max(ahead.item.settled, 0) / kPage;
   const bool early = ahead_unit < end_unit && ahead.first_page + kStages - 1 <= min(settled, ahead.end_page);
   if (early) fill();
   let_next_start();

@@ -387,6 +387,101 @@ TEST_P(OpsCuda, RopeWriteAndAttentionMatch) {
   }
 }
 
+// A row's bits do not depend on where the query tile that holds it begins, nor on rows of the same pass elsewhere.
+TEST_P(OpsCuda, AttentionTilesMayBeginAnywhere) {
+  constexpr int32_t kLength = 4500, kKv = 1, kHeads = 2;
+  std::vector<int32_t> table;
+  for (int32_t i = 0; i * kBlockTokens < kLength; ++i) table.push_back(i ^ 1);
+  table.back() = static_cast<int32_t>(table.size()) - 1;
+  const int32_t* blocks = table.data();
+  const std::vector<SeqView> seqs = {{&blocks, -1, kLength, 0, 1, static_cast<int32_t>(table.size())}};
+  const size_t n_blocks = table.size() + 1;
+  for (const int32_t dim : {64, 128, 256}) {
+    const std::vector<float> k = noise(int64_t{kLength} * dim), v = noise(int64_t{kLength} * dim),
+                             q = noise(int64_t{kLength} * kHeads * dim);
+    const size_t bytes = n_blocks * kBlockTokens * static_cast<size_t>(dim) * static_cast<size_t>(size_of(GetParam()));
+    const auto k_buffer = gpu_->make_buffer(bytes), v_buffer = gpu_->make_buffer(bytes);
+    const KvLayer layer{k_buffer->data(), v_buffer->data(), GetParam(), kKv, dim, dim, 0};
+    std::vector<Row> fill;
+    for (int32_t p = 0; p < kLength; ++p) fill.push_back({0, p, 0, Stream::base, RowKind::prefill, -1});
+    gpu_->arena().reset();
+    const Pass fill_pass{fill, seqs, 0};
+    gpu_->begin_pass(fill_pass);
+    kv_write(*gpu_, fill_pass, 0, on_gpu(k, kLength, dim), on_gpu(v, kLength, dim), layer);
+    for (const int32_t window : {0, 128, 1000}) {
+      std::vector<float> reference;  // rows 4,096 … 4,499
+      // Rows [first, last), and those from 4,330 on, where there is a gap between.
+      for (const auto& [first, last] : {std::pair{4096, 4500}, {4112, 4500}, {4201, 4500}, {300, 700}, {4329, 4330}}) {
+        std::vector<Row> rows(fill.begin() + first, fill.begin() + last);
+        if (last < 4500) rows.insert(rows.end(), fill.begin() + 4330, fill.end());
+        std::vector<float> queries;
+        for (const Row& row : rows) {
+          queries.insert(queries.end(), q.begin() + int64_t{row.pos} * kHeads * dim,
+                         q.begin() + int64_t{row.pos + 1} * kHeads * dim);
+        }
+        gpu_->arena().reset();
+        const Pass pass{rows, seqs, 0};
+        gpu_->begin_pass(pass);
+        const auto n = static_cast<int64_t>(rows.size());
+        const Matrix o = gpu_->matrix(n, kHeads * dim);
+        AttentionParams params;
+        params.n_heads = kHeads;
+        params.scale = 1.f / std::sqrt(static_cast<float>(dim));
+        params.window_base = window;
+        attention(*gpu_, pass, o, on_gpu(queries, n, kHeads * dim), layer, params);
+        const std::vector<float> got = from_gpu(o);
+        if (reference.empty()) reference = got;
+        for (size_t i = 0; i < rows.size(); ++i) {
+          if (rows[i].pos < 4096) continue;
+          const auto at = got.begin() + static_cast<int64_t>(i) * kHeads * dim;
+          const auto want = reference.begin() + int64_t{rows[i].pos - 4096} * kHeads * dim;
+          ASSERT_TRUE(std::equal(at, at + kHeads * dim, want))
+              << "d " << dim << " window " << window << " position " << rows[i].pos << " with rows from " << first;
+        }
+      }
+    }
+  }
+}
+
+// Kernels start early; an output row waits for the keys that the same pass writes, wherever they are.
+TEST_P(OpsCuda, OutputRowSeesTheKeysOfItsPass) {
+  constexpr int32_t kLength = 20000, kKv = 8, kHeads = 32, kDim = 128;
+  std::vector<int32_t> table;
+  for (int32_t i = 0; i * kBlockTokens < kLength; ++i) table.push_back(i);
+  const int32_t* blocks = table.data();
+  const std::vector<SeqView> seqs = {{&blocks, -1, kLength, 0, 1, static_cast<int32_t>(table.size())}};
+  std::vector<Row> rows;
+  for (int32_t p = 5000; p < 5600; ++p) rows.push_back({0, p, 0, Stream::base, RowKind::prefill, -1});
+  for (int32_t p = kLength - 20; p < kLength; ++p) rows.push_back({0, p, 0, Stream::base, RowKind::prefill, -1});
+  rows.push_back({0, kLength - 1, 0, Stream::output, RowKind::prefill, -1});
+  const Pass pass{rows, seqs, 0};
+  const auto n = static_cast<int64_t>(rows.size());
+  const int64_t width = int64_t{kHeads + 2 * kKv} * kDim;
+  const size_t bytes = table.size() * kKv * kBlockTokens * kDim * static_cast<size_t>(size_of(GetParam()));
+  const std::vector<float> qkv = noise(n * width);
+  AttentionParams params;
+  params.n_heads = kHeads;
+  params.scale = 1.f / std::sqrt(static_cast<float>(kDim));
+  params.window_base = 128;
+  std::vector<float> first;
+  for (const bool waits : {true, false, false, false}) {
+    gpu_->arena().reset();
+    gpu_->begin_pass(pass);
+    const auto k = gpu_->make_buffer(bytes), v = gpu_->make_buffer(bytes);
+    gpu_->zero(k->data(), bytes);
+    gpu_->zero(v->data(), bytes);
+    const KvLayer layer{k->data(), v->data(), GetParam(), kKv, kDim, kDim, 0};
+    const Matrix fused = on_gpu(qkv, n, width), o = gpu_->matrix(n, kHeads * kDim);
+    finish_qkv(*gpu_, pass, fused.columns(0, kHeads * kDim), fused.columns(kHeads * kDim, kKv * kDim),
+               fused.columns((kHeads + kKv) * kDim, kKv * kDim), layer, {.head_dim = kDim});
+    if (waits) from_gpu(o);
+    attention(*gpu_, pass, o, fused.columns(0, kHeads * kDim), layer, params);
+    const std::vector<float> got = from_gpu(o);
+    if (first.empty()) first = got;
+    EXPECT_EQ(got, first);
+  }
+}
+
 TEST_P(OpsCuda, HeadMatches) {
   for (const int64_t vocab : {97, 8192, 20000}) {
     const int64_t k = vocab == 97 ? 46 : 64;
