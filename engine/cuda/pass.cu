@@ -26,8 +26,9 @@ void cut_tiles(std::vector<RowTile>& tiles, std::span<const Row> rows, int32_t m
   for (int32_t i = 0; i < static_cast<int32_t>(rows.size()); ++i) {
     const Row& row = rows[static_cast<size_t>(i)];
     if (is_split(row)) continue;
+    // A gap between positions ends a tile: its keys would be visited for nothing.
     const bool extends = !tiles.empty() && tiles.back().first + tiles.back().n == i && tiles.back().seq == row.seq &&
-                         tiles.back().n < most;
+                         tiles.back().max_pos + 1 == row.pos && tiles.back().n < most;
     if (!extends) tiles.push_back({i, 0, row.seq, row.pos, row.pos, row.stream});
     RowTile& tile = tiles.back();
     ++tile.n;
