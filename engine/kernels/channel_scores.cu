@@ -90,8 +90,8 @@ __global__ void __launch_bounds__(kThreads) channel_kernel(const __grid_constant
   bf16_t* const keys = reinterpret_cast<bf16_t*>(shared);
   bf16_t* const queries = keys + kChunk * kStride;
   float* const b = reinterpret_cast<float*>(queries + kChunk * kStride);  // inclusive sums of log2 decays
-  const int key_head = static_cast<int>(static_cast<int64_t>(j) * call.n_k / call.n);
-  const int query_head = static_cast<int>(static_cast<int64_t>(j) * call.n_q / call.n_out);
+  const int key_head = j * call.n_k / call.n;
+  const int query_head = j * call.n_q / call.n_out;
   load_rows<kChunk, kDim, kAligned, kThreads>(keys, call.dk, call.k,
                                               [&](int i) { return key_row(call, cell, i, key_head); });
   load_rows<kChunk, kDim, kAligned, kThreads>(queries, call.dk, call.k, [&](int i) -> const bf16_t* {

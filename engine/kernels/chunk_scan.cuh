@@ -49,6 +49,9 @@ class Scan {
         warp_(threadIdx.x / 32),
         g_(threadIdx.x % 32 / 4),
         t_(threadIdx.x % 4),
+        readers_(call.n_out / call.n),
+        key_head_(j_ * call.n_k / call.n),
+        value_head_(j_ * call.n_v / call.n),
         position_(first_position(call, sequence)),
         s_(tile(L::kState)) {}
 
@@ -59,14 +62,15 @@ class Scan {
     load_state(state + kHeaderFloats);
     const int n = sequence_.n_cells;
     for (int c = 0; c + 1 < stages_; ++c) {
-      if (c < n) fetch(c);
+      if (c < n) fetch(c, c);
       copy_async_commit();
     }
     publish_state();
+    int stage = 0, free_stage = stages_ - 1;  // of this chunk; of the one before
     for (int c = 0; c < n; ++c) {
       if (stages_ == 1) {
         __syncthreads();
-        fetch(c);
+        fetch(c, 0);
         copy_async_commit();
         copy_async_wait<0>();
         __syncthreads();
@@ -77,10 +81,12 @@ class Scan {
           copy_async_wait<0>();
         }
         __syncthreads();  // the chunk is here, and everybody is done with the one before
-        if (c + stages_ - 1 < n) fetch(c + stages_ - 1);
+        if (c + stages_ - 1 < n) fetch(c + stages_ - 1, free_stage);
         copy_async_commit();
       }
-      chunk(c, c + 1 == n);
+      chunk(c, stage, c + 1 == n);
+      free_stage = stage;
+      stage = stage + 1 == stages_ ? 0 : stage + 1;
     }
     copy_async_wait<0>();
     if (n > 1 || position_ == 0) store_state(state + kHeaderFloats);
@@ -91,19 +97,17 @@ class Scan {
 
  private:
   __device__ bf16_t* tile(int offset) const { return reinterpret_cast<bf16_t*>(shared_ + offset); }
-  __device__ bf16_t* staged(int c, int offset) const { return tile(L::kFixed + c % stages_ * L::kStage + offset); }
+  __device__ bf16_t* staged(int stage, int offset) const { return tile(L::kFixed + stage * L::kStage + offset); }
   __device__ Cell cell(int c) const {
     return cell_at(sequence_, call_.pass.cells[sequence_.first_cell + c].index, position_, stands_);
   }
-  __device__ int readers() const { return call_.n_out / call_.n; }
 
   // A 64 × 64 tile of scratch.
   __device__ void fetch_tile(bf16_t* to, const void* from) const {
     load_even_rows<kChunk, kChunk, kScanThreads>(to, static_cast<const bf16_t*>(from), kChunk, kChunk);
   }
   __device__ void fetch_queries(bf16_t* to, const Cell& at, int h, bool of_output_rows) const {
-    const bf16_t* const q =
-        static_cast<const bf16_t*>(call_.q) + static_cast<int64_t>(h) * call_.n_q / call_.n_out * call_.dk;
+    const bf16_t* const q = static_cast<const bf16_t*>(call_.q) + h * call_.n_q / call_.n_out * call_.dk;
     if (kAligned && at.is_whole() && !of_output_rows) {
       load_even_rows<kChunk, kDim, kScanThreads>(to, q + at.row(0) * call_.q_stride, call_.q_stride, call_.dk);
       return;
@@ -114,47 +118,46 @@ class Scan {
     });
   }
   __device__ void fetch_keys(bf16_t* to, const Cell& at) const {
-    const int head = static_cast<int>(static_cast<int64_t>(j_) * call_.n_k / call_.n);
     if (kAligned && at.is_whole()) {
-      load_even_rows<kChunk, kDim, kScanThreads>(to, key_row(call_, at, 0, head), call_.k_stride, call_.dk);
+      load_even_rows<kChunk, kDim, kScanThreads>(to, key_row(call_, at, 0, key_head_), call_.k_stride, call_.dk);
       return;
     }
     load_rows<kChunk, kDim, kAligned, kScanThreads>(to, call_.dk, call_.k,
-                                                    [&](int i) { return key_row(call_, at, i, head); });
+                                                    [&](int i) { return key_row(call_, at, i, key_head_); });
   }
   __device__ void fetch_values(bf16_t* to, const Cell& at) const {
-    const int head = static_cast<int>(static_cast<int64_t>(j_) * call_.n_v / call_.n), width = call_.dv - column_;
+    const int width = call_.dv - column_;
     if (kAligned && at.is_whole()) {
-      load_even_rows<kChunk, kColumns, kScanThreads>(to, value_row(call_, at, 0, head) + column_, call_.v_stride,
+      load_even_rows<kChunk, kColumns, kScanThreads>(to, value_row(call_, at, 0, value_head_) + column_, call_.v_stride,
                                                      width);
       return;
     }
     load_rows<kChunk, kColumns, kAligned, kScanThreads>(to, width, call_.v, [&](int i) {
-      const bf16_t* row = value_row(call_, at, i, head);
+      const bf16_t* row = value_row(call_, at, i, value_head_);
       return row == nullptr ? row : row + column_;
     });
   }
-  __device__ void fetch(int c) const {
+  __device__ void fetch(int c, int stage) const {
     const Cell at = cell(c);
     const int index = sequence_.first_cell + c;
     const char* const mine = state_scratch(call_, index, j_, kDim);
     if constexpr (kForm == Form::channel) {
       const bf16_t* scaled = reinterpret_cast<const bf16_t*>(mine + kGateBytes);
-      load_even_rows<kChunk, kDim, kScanThreads>(staged(c, L::kQueries), scaled, kDim, kDim);
-      load_even_rows<kChunk, kDim, kScanThreads>(staged(c, L::kKeys), scaled + kChunk * kDim, kDim, kDim);
+      load_even_rows<kChunk, kDim, kScanThreads>(staged(stage, L::kQueries), scaled, kDim, kDim);
+      load_even_rows<kChunk, kDim, kScanThreads>(staged(stage, L::kKeys), scaled + kChunk * kDim, kDim, kDim);
       const char* kept = mine + kGateBytes + kChunk * kDim * 4;
       for (int e = threadIdx.x; e < kDim / 4; e += kScanThreads)
-        copy_async_16(shared_address(reinterpret_cast<char*>(staged(c, L::kKept)) + e * 16), kept + e * 16, 16);
+        copy_async_16(shared_address(reinterpret_cast<char*>(staged(stage, L::kKept)) + e * 16), kept + e * 16, 16);
     } else {
-      fetch_keys(staged(c, L::kKeys), at);
-      fetch_queries(staged(c, L::kQueries), at, j_ * readers(), false);
+      fetch_keys(staged(stage, L::kKeys), at);
+      fetch_queries(staged(stage, L::kQueries), at, j_ * readers_, false);
       if (threadIdx.x < kGateBytes / 16)
-        copy_async_16(shared_address(reinterpret_cast<char*>(staged(c, L::kGates)) + threadIdx.x * 16),
+        copy_async_16(shared_address(reinterpret_cast<char*>(staged(stage, L::kGates)) + threadIdx.x * 16),
                       mine + threadIdx.x * 16, 16);
     }
-    if constexpr (kForm == Form::delta) fetch_tile(staged(c, L::kInverse), mine + kGateBytes);
-    fetch_tile(staged(c, L::kScores), scores_of(call_, index, j_ * readers(), false));
-    fetch_values(staged(c, L::kValues), at);
+    if constexpr (kForm == Form::delta) fetch_tile(staged(stage, L::kInverse), mine + kGateBytes);
+    fetch_tile(staged(stage, L::kScores), scores_of(call_, index, j_ * readers_, false));
+    fetch_values(staged(stage, L::kValues), at);
   }
 
   // Rows and columns of S that this thread holds.
@@ -239,61 +242,69 @@ class Scan {
     return warp_ / 4 * 32 + n * 8 + 2 * t_;
   }
 
-  __device__ void chunk(int c, bool last) {
+  __device__ void chunk(int c, int stage, bool last) {
     const Cell at = cell(c);
-    const bf16_t* const keys = staged(c, L::kKeys);
-    bf16_t* const queries = staged(c, L::kQueries);
-    bf16_t* const values = staged(c, L::kValues);
-    bf16_t* const scores = staged(c, L::kScores);
-    const float* const sums = reinterpret_cast<const float*>(staged(c, L::kGates));
+    const bf16_t* const keys = staged(stage, L::kKeys);
+    bf16_t* const queries = staged(stage, L::kQueries);
+    bf16_t* const values = staged(stage, L::kValues);
+    bf16_t* const scores = staged(stage, L::kScores);
+    const float* const sums = reinterpret_cast<const float*>(staged(stage, L::kGates));
     const float* const scales = sums + kChunk;
     bf16_t* const d = kForm == Form::channel ? values : tile(L::kD);  // what is added to S
     const float end = kForm == Form::channel ? 0.f : sums[kChunk - 1];
+    // Of this thread's rows: e^{G}, e^{G_end − G}, β or the value's scale.
+    float decay[2] = {1.f, 1.f}, rest[2] = {}, scale[2] = {};
+    if constexpr (kForm != Form::channel) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float sum = sums[row_of(half)];
+        decay[half] = exp2_approx(sum);
+        rest[half] = exp2_approx(end - sum);
+        scale[half] = scales[row_of(half)];
+      }
+    }
     float from_state[4][4] = {};
     if constexpr (kForm == Form::delta) {
       float seen[4][4] = {};
       multiply_both(from_state, queries, seen, keys);
       for_pairs([&](int n, int half, int i, int x) {
         const float2 v = pair(values + i * kTileStride + x);
-        const float decay = exp2_approx(sums[i]), beta = scales[i];
-        put(tile(L::kX) + i * kTileStride + x, beta * (v.x - decay * seen[n][2 * half]),
-            beta * (v.y - decay * seen[n][2 * half + 1]));
+        put(tile(L::kX) + i * kTileStride + x, scale[half] * (v.x - decay[half] * seen[n][2 * half]),
+            scale[half] * (v.y - decay[half] * seen[n][2 * half + 1]));
       });
       __syncthreads();
       float delta[4][4] = {};
-      multiply_lower(delta, staged(c, L::kInverse), tile(L::kX));
+      multiply_lower(delta, staged(stage, L::kInverse), tile(L::kX));
       for_pairs([&](int n, int half, int i, int x) {
-        const float decay = exp2_approx(end - sums[i]);
         put(values + i * kTileStride + x, delta[n][2 * half], delta[n][2 * half + 1]);
-        put(d + i * kTileStride + x, decay * delta[n][2 * half], decay * delta[n][2 * half + 1]);
+        put(d + i * kTileStride + x, rest[half] * delta[n][2 * half], rest[half] * delta[n][2 * half + 1]);
       });
       __syncthreads();
     } else {
       multiply<kDim>(from_state, queries, kStride, s_);
       if constexpr (kForm == Form::scalar) {
-        for_pairs([&](int, int, int i, int x) {
+        for_pairs([&](int, int half, int i, int x) {
           const float2 v = pair(values + i * kTileStride + x);
-          const float decay = scales[i] * exp2_approx(end - sums[i]);
-          put(d + i * kTileStride + x, decay * v.x, decay * v.y);
+          put(d + i * kTileStride + x, scale[half] * rest[half] * v.x, scale[half] * rest[half] * v.y);
         });
       }
       __syncthreads();
     }
-    answer(at, j_ * readers(), false, from_state, scores, values, sums);
+    answer(at, j_ * readers_, false, from_state, scores, values, decay);
     if constexpr (kForm == Form::delta) {
       const bool outputs = has_output_rows(call_, at);
-      for (int h = j_ * readers(); h < (j_ + 1) * readers(); ++h) {
-        if (h > j_ * readers()) ask(c, at, h, false, queries, scores, values, sums);
+      for (int h = j_ * readers_; h < (j_ + 1) * readers_; ++h) {
+        if (h > j_ * readers_) ask(c, at, h, false, queries, scores, values, sums);
         if (outputs) ask(c, at, h, true, queries, scores, values, sums);
       }
     }
     if (last) return;
     if constexpr (kForm == Form::channel) {
-      const float* kept = reinterpret_cast<const float*>(staged(c, L::kKept));
+      const float* kept = reinterpret_cast<const float*>(staged(stage, L::kKept));
       scale_state([&](int row) { return kept[row]; });
     } else {
-      const float decay = exp2_approx(end);
-      scale_state([&](int) { return decay; });
+      const float whole = exp2_approx(end);
+      scale_state([&](int) { return whole; });
     }
 #pragma unroll
     for (int k = 0; k < kChunk; k += 16) {
@@ -354,24 +365,27 @@ class Scan {
     copy_async_commit();
     copy_async_wait<0>();
     __syncthreads();
+    float decay[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int i = row_of(half);
+      const bool before = of_output_rows && call_.before;
+      decay[half] = exp2_approx(before ? (i > 0 ? sums[i - 1] : 0.f) : sums[i]);
+    }
     float from_state[4][4] = {};
     multiply<kDim>(from_state, queries, kStride, s_);
-    answer(at, h, of_output_rows, from_state, scores, values, sums);
+    answer(at, h, of_output_rows, from_state, scores, values, decay);
     __syncthreads();
   }
 
   // O = e^{G} · (Q S) + P D for the rows that ask.
   __device__ void answer(const Cell& at, int h, bool of_output_rows, float (&o)[4][4], const bf16_t* scores,
-                         const bf16_t* values, const float* sums) const {
-    const bool before = kForm == Form::delta && of_output_rows && call_.before;
+                         const bf16_t* values, const float (&decay)[2]) const {
     if constexpr (kForm != Form::channel) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int i = row_of(half);
-        const float decay = exp2_approx(before ? (i > 0 ? sums[i - 1] : 0.f) : sums[i]);
+      for (int half = 0; half < 2; ++half)
 #pragma unroll
-        for (int n = 0; n < 4; ++n) o[n][2 * half] *= decay, o[n][2 * half + 1] *= decay;
-      }
+        for (int n = 0; n < 4; ++n) o[n][2 * half] *= decay[half], o[n][2 * half + 1] *= decay[half];
     }
     multiply_lower(o, scores, values);
 #pragma unroll
@@ -406,7 +420,7 @@ class Scan {
   const RecurrentCall& call_;
   const SequenceSpans& sequence_;
   char* shared_;
-  int stages_, j_, column_, warp_, g_, t_, position_, stands_ = 0;
+  int stages_, j_, column_, warp_, g_, t_, readers_, key_head_, value_head_, position_, stands_ = 0;
   bf16_t* s_;
   float acc_[kDown][kAcross][4];
 };

@@ -30,7 +30,13 @@ __device__ inline void solve_column(const float* a, float* inverse, int column) 
   for (int i = 0; i < kHalf; ++i) {
     float sum[4] = {i == column ? 1.f : 0.f, 0, 0, 0};
 #pragma unroll
-    for (int j = 0; j < i; ++j) sum[j % 4] = fmaf(-a[i * kAStride + j], t[j], sum[j % 4]);
+    for (int j = 0; j < i; j += 4) {
+      const float4 x = *reinterpret_cast<const float4*>(a + i * kAStride + j);
+      sum[0] = fmaf(-x.x, t[j], sum[0]);
+      if (j + 1 < i) sum[1] = fmaf(-x.y, t[j + 1], sum[1]);
+      if (j + 2 < i) sum[2] = fmaf(-x.z, t[j + 2], sum[2]);
+      if (j + 3 < i) sum[3] = fmaf(-x.w, t[j + 3], sum[3]);
+    }
     t[i] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
     inverse[i * kHalfStride + column] = t[i];
   }
@@ -42,10 +48,15 @@ __device__ inline void multiply_halves(float* to, int to_stride, const float* a,
   const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 8;
   float sum[8] = {};
 #pragma unroll
-  for (int j = 0; j < kHalf; ++j) {
-    const float x = b[j * kHalfStride + lane];
+  for (int j = 0; j < kHalf; j += 4) {
+    float x[4];
 #pragma unroll
-    for (int r = 0; r < 8; ++r) sum[r] = fmaf(a[(first + r) * a_stride + j], x, sum[r]);
+    for (int i = 0; i < 4; ++i) x[i] = b[(j + i) * kHalfStride + lane];
+#pragma unroll
+    for (int r = 0; r < 8; ++r) {
+      const float4 y = *reinterpret_cast<const float4*>(a + (first + r) * a_stride + j);
+      sum[r] = fmaf(y.w, x[3], fmaf(y.z, x[2], fmaf(y.y, x[1], fmaf(y.x, x[0], sum[r]))));
+    }
   }
 #pragma unroll
   for (int r = 0; r < 8; ++r) to[(first + r) * to_stride + lane] = sign * sum[r];
@@ -95,8 +106,8 @@ __global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant_
   __shared__ int asking[kChunk];
   if (threadIdx.x < kChunk) asking[threadIdx.x] = asking_row(call, cell, threadIdx.x, of_output_rows);
   __syncthreads();
-  const int key_head = static_cast<int>(static_cast<int64_t>(j) * call.n_k / call.n);
-  const int query_head = static_cast<int>(static_cast<int64_t>(h) * call.n_q / call.n_out);
+  const int key_head = j * call.n_k / call.n;
+  const int query_head = h * call.n_q / call.n_out;
   const bf16_t* const q = static_cast<const bf16_t*>(call.q) + query_head * call.dk;
   if (kAligned && cell.is_whole() && !of_output_rows) {
     load_even_rows<kChunk, kDim, kThreads>(keys, key_row(call, cell, 0, key_head), call.k_stride, call.dk);

@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kThreads) conv_kernel(const __grid_constant__ 
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) {
       window[kMaxKept - 1][j] = x[j];
-      y[j] /= 1.f + expf(-y[j]);
+      y[j] = silu_of<T>(y[j]);
     }
     put(at, y);
   }

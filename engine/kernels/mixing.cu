@@ -112,7 +112,7 @@ struct Silu {
     float v[kWidth];
     get<kWidth>(v, x.at(row, c));
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) v[i] /= 1.f + expf(-v[i]);
+    for (int i = 0; i < kWidth; ++i) v[i] = silu_of<T>(v[i]);
     put<kWidth>(y.at(row, c), v);
   }
 };

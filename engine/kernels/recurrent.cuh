@@ -82,6 +82,13 @@ __device__ inline float exp2_approx(float x) {
   return y;
 }
 
+// x σ(x): for bf16 by the special-function unit, some units of 2⁻²².
+template <typename T>
+__device__ inline float silu_of(float x) {
+  if constexpr (sizeof(T) == 2) return __fdividef(x, 1.f + exp2_approx(-kLog2E * x));
+  return x / (1.f + expf(-x));
+}
+
 __device__ inline float softplus(float x) {
   return x > 20.f ? x : log1pf(expf(x));
 }

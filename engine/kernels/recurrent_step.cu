@@ -49,6 +49,9 @@ class Walk {
         j_(blockIdx.y),
         column_(blockIdx.x * kStepColumns + threadIdx.x % kLanes * 4),
         row_(threadIdx.x / kLanes),
+        readers_(call.n_out / call.n),
+        key_head_(j_ * call.n_k / call.n),
+        value_head_(j_ * call.n_v / call.n),
         state_(state_of(call, sequence.slot, j_)),
         key_(vectors),
         query_(vectors + call.dk),
@@ -152,17 +155,8 @@ class Walk {
       for (int c = 0; c < 4; ++c) s_[i][c] = from[i][c];
   }
 
-  __device__ int key_head() const {
-    return static_cast<int>(static_cast<int64_t>(j_) * call_.n_k / call_.n);
-  }
-  __device__ int value_head() const {
-    return static_cast<int>(static_cast<int64_t>(j_) * call_.n_v / call_.n);
-  }
-  __device__ int readers() const {
-    return call_.n_out / call_.n;
-  }
   __device__ int64_t query_offset(int h) const {
-    return static_cast<int64_t>(h) * call_.n_q / call_.n_out * call_.dk;
+    return static_cast<int64_t>(h * call_.n_q / call_.n_out) * call_.dk;
   }
   __device__ void fill(float* to, const T* from) const {
     for (int d = threadIdx.x; d < call_.dk; d += kThreads) to[d] = load(from + d);
@@ -208,38 +202,38 @@ class Walk {
   __device__ void fold(int index) {
     __syncthreads();
     fill(key_, open_rows<T>(call_, sequence_.slot, call_.open_k) +
-                   (static_cast<int64_t>(index) * call_.n_k + key_head()) * call_.dk);
+                   (static_cast<int64_t>(index) * call_.n_k + key_head_) * call_.dk);
     if constexpr (kForm == Form::channel) {
       const float* logs = open_rows<float>(call_, sequence_.slot, call_.open_logs) +
-                          (static_cast<int64_t>(index) * call_.n_k + key_head()) * call_.dk;
+                          (static_cast<int64_t>(index) * call_.n_k + key_head_) * call_.dk;
       for (int d = threadIdx.x; d < call_.dk; d += kThreads) logs_[d] = expf(logs[d]);
     }
     const float* gates = open_rows<float>(call_, sequence_.slot, call_.open_gates) + (index * call_.n + j_) * 2;
     __syncthreads();
     update(open_rows<T>(call_, sequence_.slot, call_.open_v) +
-               (static_cast<int64_t>(index) * call_.n_v + value_head()) * call_.dv,
+               (static_cast<int64_t>(index) * call_.n_v + value_head_) * call_.dv,
            {gates[0], gates[1]});
   }
 
   __device__ void step(int64_t row) {
-    const T* value = static_cast<const T*>(call_.v) + row * call_.v_stride + value_head() * call_.dv;
+    const T* value = static_cast<const T*>(call_.v) + row * call_.v_stride + value_head_ * call_.dv;
     __syncthreads();
-    fill(key_, static_cast<const T*>(call_.k) + row * call_.k_stride + key_head() * call_.dk);
-    fill(query_, static_cast<const T*>(call_.q) + row * call_.q_stride + query_offset(j_ * readers()));
+    fill(key_, static_cast<const T*>(call_.k) + row * call_.k_stride + key_head_ * call_.dk);
+    fill(query_, static_cast<const T*>(call_.q) + row * call_.q_stride + query_offset(j_ * readers_));
     if constexpr (kForm == Form::channel) {
-      const float* logs = call_.per_channel + row * call_.channel_stride + key_head() * call_.dk;
+      const float* logs = call_.per_channel + row * call_.channel_stride + key_head_ * call_.dk;
       for (int d = threadIdx.x; d < call_.dk; d += kThreads) logs_[d] = expf(logs[d]);
     }
     const float2 gates = gates_of<T>(call_, row, j_);
     __syncthreads();
     update(value, gates);
-    answer(row, j_ * readers(), value);
-    for (int h = j_ * readers() + 1; h < (j_ + 1) * readers(); ++h) ask(row, h, value);
+    answer(row, j_ * readers_, value);
+    for (int h = j_ * readers_ + 1; h < (j_ + 1) * readers_; ++h) ask(row, h, value);
   }
 
   // What every reader of this state gets at an output row.
   __device__ void read(int64_t row) {
-    for (int h = j_ * readers(); h < (j_ + 1) * readers(); ++h) ask(row, h, nullptr);
+    for (int h = j_ * readers_; h < (j_ + 1) * readers_; ++h) ask(row, h, nullptr);
   }
   __device__ void ask(int64_t row, int h, const T* value) {
     __syncthreads();
@@ -272,19 +266,24 @@ class Walk {
 
   const RecurrentCall& call_;
   const SequenceSpans& sequence_;
-  int j_, column_, row_;
+  int j_, column_, row_, readers_, key_head_, value_head_;
   float* state_;
   float *key_, *query_, *logs_;
   ColumnSums sums_;
   float s_[kRows][4];
 };
 
+// Blocks a multiprocessor holds: enough loads in flight.
+constexpr int blocks_for(int rows) {
+  return rows <= 4 ? 4 : rows <= 8 ? 2 : 1;
+}
+
 template <typename T, Form kForm, int kRows, bool kFour>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, blocks_for(kRows))
     step_kernel(const __grid_constant__ RecurrentCall call, int first_kind, int end_kind) {
   let_next_start();
   wait_for_previous();
-  const SequenceSpans sequence = call.pass.sequences[blockIdx.z];
+  const SequenceSpans& sequence = call.pass.sequences[blockIdx.z];
   if (sequence.slot < 0) return;
   extern __shared__ float vectors[];
   __shared__ alignas(16) float sums[2 * kWarps * kStepColumns];
