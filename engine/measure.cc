@@ -15,17 +15,31 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Steps of decode before the timed ones where steps are recorded: one that shows what a shape needs, one that is
+// recorded.
+constexpr int32_t kStepsBefore = 2;
+
 double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+// Blocks by window group, one a sequence more than it can need.
+std::vector<int32_t> blocks(const Model& model, int32_t batch, int32_t longest, int32_t step) {
+  const auto up = [](int32_t positions) { return (positions + kBlockTokens - 1) / kBlockTokens; };
+  std::vector<int32_t> counts;
+  for (const int32_t window : Cache::windows(model.state_specs())) {
+    const int32_t all = up(longest);
+    counts.push_back(batch * ((window > 0 ? std::min(all, up(window - 1 + step) + 1) : all) + 1));
+  }
+  return counts;
 }
 
 }  // namespace
 
 // Sequences of one length in a cache of their own.
 struct Measurer::Sequences {
-  Sequences(Model& model, Context& context, DType kv_dtype, int32_t batch, int32_t longest)
-      : cache(context, model.state_specs(), kv_dtype, batch * ((longest + kBlockTokens - 1) / kBlockTokens + 1), batch),
-        total(longest) {
+  Sequences(Model& model, Context& context, DType kv_dtype, int32_t batch, int32_t longest, int32_t step)
+      : cache(context, model.state_specs(), kv_dtype, blocks(model, batch, longest, step), batch), total(longest) {
     for (int32_t b = 0; b < batch; ++b) ids.push_back(cache.create());
   }
   ~Sequences() {
@@ -101,7 +115,7 @@ void Measurer::settle(Sequences& s) {
 void Measurer::check_fits(const MeasureCase& what, const MemoryPlan& plan, int32_t step) const {
   const std::vector<StateSpec> specs = model_.state_specs();
   const int64_t longest = int64_t{what.depth} + what.n_prompt + what.n_gen;
-  // Sequences have one block more than they need, and blocks behind a window are freed between passes alone.
+  // Sequences have one block more than they need.
   const int64_t needed = sequences_bytes(specs, kv_dtype_, longest + kBlockTokens, what.batch, step);
   if (needed <= plan.cache_budget_bytes && longest < (1 << 30)) return;
   const int64_t most = longest_that_fits(specs, kv_dtype_, plan.cache_budget_bytes, what.batch, step) - kBlockTokens;
@@ -119,12 +133,13 @@ Measurement Measurer::run(const MeasureCase& what) {
   if (what.batch < 1 || what.depth < 0 || what.n_prompt < 0 || what.n_gen < 0 || what.depth + what.n_prompt < 1) {
     throw Error(ErrorCode::usage, ErrorSubject::general, "nothing to measure: no sequence, or no token in it");
   }
-  const int32_t longest = what.depth + what.n_prompt + what.n_gen;
+  if (runner_) runner_->drop();  // what a run that ended early has left
+  const int32_t longest = what.depth + what.n_prompt + what.n_gen + (runner_ ? kStepsBefore : 0);
   const MemoryPlan plan =
       plan_passes(model_, context_, {.chunk = chunk_, .batch_size = what.batch, .kv_dtype = kv_dtype_});
   const int32_t step = std::max(plan.chunk / what.batch, 1);
   check_fits(what, plan, step);
-  Sequences s(model_, context_, kv_dtype_, what.batch, longest);
+  Sequences s(model_, context_, kv_dtype_, what.batch, longest, step);
   s.last.assign(static_cast<size_t>(what.batch), 0);
   Measurement result;
   const int64_t most = std::clamp(std::max(what.depth, what.n_prompt), 1, step) * int64_t{what.batch};
@@ -142,11 +157,17 @@ Measurement Measurer::run(const MeasureCase& what) {
   device_ms_ = 0;
   auto begin = Clock::now();
   prefill(what.n_prompt);
-  result.prefill_ms = ms_since(begin);
+  result.prefill_ms = what.n_prompt > 0 ? ms_since(begin) : 0;
+  if (runner_ && what.n_gen > 0) {
+    const double so_far = device_ms_;
+    for (int32_t i = 0; i < kStepsBefore; ++i) pass(s, 1, RowKind::decode, true);
+    settle(s);
+    device_ms_ = so_far;
+  }
   begin = Clock::now();
   for (int32_t i = 0; i < what.n_gen; ++i) pass(s, 1, RowKind::decode, true);
   settle(s);
-  result.decode_ms = ms_since(begin);
+  result.decode_ms = what.n_gen > 0 ? ms_since(begin) : 0;
   if (const double wall = result.prefill_ms + result.decode_ms; wall > 0)
     result.busy = std::min(1.0, device_ms_ / wall);
   result.peak_bytes = context_.peak_bytes();

@@ -14,7 +14,7 @@ struct MeasureCase {
 
 struct Measurement {
   double prefill_ms = 0;                      // until the first new token of every sequence is on the host
-  double decode_ms = 0;                       // of all n_gen steps
+  double decode_ms = 0;                       // of all n_gen steps, behind two that are recorded where steps are
   double busy = 0;                            // share of both in which the device worked on a pass
   int64_t planned_bytes = 0, peak_bytes = 0;  // weights, cache and scratch: before the run, and after it
 };
