@@ -153,7 +153,7 @@ int answer_in_order(engine::Engine& engine, const std::vector<engine::Request>& 
                     const std::function<ordered_json(size_t, const engine::Answer&)>& line) {
   std::vector<std::optional<std::string>> waiting(requests.size());
   size_t next = 0;
-  bool failed = false;
+  bool failed = false, memory_alone = true;  // what the failures have in common
   const SignalGuard signals;
   engine.answer(
       requests,
@@ -162,7 +162,9 @@ int answer_in_order(engine::Engine& engine, const std::vector<engine::Request>& 
         if (const auto* failure = std::get_if<engine::Failure>(&answer.result)) {
           value = {{"error", failure->message}, {"code", name(failure->code)}};
           failed = true;
+          memory_alone = memory_alone && failure->code == ErrorCode::resource;
         } else {
+          memory_alone = false;
           value = line(answer.index, answer);
         }
         waiting.at(answer.index) = value.dump(-1, ' ', true, ordered_json::error_handler_t::replace) + "\n";
@@ -173,6 +175,7 @@ int answer_in_order(engine::Engine& engine, const std::vector<engine::Request>& 
       },
       signals.flag());
   if (signals.exit_status() != 0) return signals.exit_status();
+  if (failed && memory_alone) return 8;  // nothing that was asked fits
   return failed ? 4 : 0;
 }
 

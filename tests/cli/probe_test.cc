@@ -143,6 +143,14 @@ TEST_F(ProbeTest, BadRequestsNameTheLine) {
   EXPECT_EQ(probe("logprobs", {"--requests", "-"}, R"({"context":[7],"continuations":[]})").status, 11);
 }
 
+TEST_F(ProbeTest, WhatFitsNoMemoryIsEightAndSaysWhatWould) {
+  const std::string request = "{\"prompt\":[5,6,7],\"max_new_tokens\":2}\n";
+  const ProcessResult result = probe("generate", {"--requests", "-", "--memory-limit", "1"}, request);
+  EXPECT_EQ(result.status, 8);
+  EXPECT_THAT(result.out, HasSubstr("the longest that fits has 0 tokens"));
+  EXPECT_EQ(probe("generate", {"--requests", "-"}, request).status, 0);
+}
+
 TEST_F(ProbeTest, AModelWithoutATokenizerTakesIds) {
   std::filesystem::create_directories(folder_.path() / "bare");
   for (const char* name : {"config.json", "model.safetensors"}) {
