@@ -84,27 +84,51 @@ double draw_counts(const Distinct& d, int64_t n, Rng& rng) {
   return sum / count;
 }
 
-// One resample by units. Numbers below n come two from a word (Lemire 2019, without bias).
+// Numbers below n, two from a word (Lemire 2019: multiply and shift, without bias).
+class Picker {
+ public:
+  Picker(uint32_t n, Rng& rng) : n_(n), reject_((0 - n) % n), rng_(rng) {}  // 2^32 mod n
+  // Both numbers of a new word; false when one of them must be drawn again.
+  bool pair(uint64_t& a, uint64_t& b) {
+    const uint64_t word = rng_.next();
+    const uint64_t low = (word & 0xFFFFFFFFu) * n_, high = (word >> 32) * n_;
+    a = low >> 32;
+    b = high >> 32;
+    return static_cast<uint32_t>(low) >= reject_ && static_cast<uint32_t>(high) >= reject_;
+  }
+
+ private:
+  uint64_t n_;
+  uint32_t reject_;
+  Rng& rng_;
+};
+
+// One resample by units. Four sums side by side: one alone would wait for each addition.
 double draw_units(std::span<const double> sums, std::span<const double> counts, bool single, Rng& rng) {
   const auto n = static_cast<uint32_t>(sums.size());
-  const uint32_t reject = (0 - n) % n;  // 2^32 mod n
-  double sum = 0, count = 0;
-  uint64_t word = 0;
-  for (uint32_t i = 0, halves = 0; i < n;) {
-    if (halves == 0) {
-      word = rng.next();
-      halves = 2;
+  Picker picker(n, rng);
+  double sum[4] = {}, count[4] = {};
+  uint32_t i = 0;
+  while (i + 4 <= n) {
+    uint64_t pick[4];
+    const bool first = picker.pair(pick[0], pick[1]), second = picker.pair(pick[2], pick[3]);
+    if (!first || !second) continue;  // all four again: none was looked at
+    for (int k = 0; k < 4; ++k) sum[k] += sums[pick[k]];
+    if (!single) {
+      for (int k = 0; k < 4; ++k) count[k] += counts[pick[k]];
     }
-    const uint64_t product = (word & 0xFFFFFFFFu) * n;
-    word >>= 32;
-    --halves;
-    if (static_cast<uint32_t>(product) < reject) continue;
-    const uint64_t pick = product >> 32;
-    sum += sums[pick];
-    if (!single) count += counts[pick];
-    ++i;
+    i += 4;
   }
-  return sum / (single ? static_cast<double>(n) : count);
+  while (i < n) {
+    uint64_t pick[2];
+    if (!picker.pair(pick[0], pick[1])) continue;
+    for (int k = 0; k < 2 && i < n; ++k, ++i) {
+      sum[k] += sums[pick[k]];
+      count[k] += counts[pick[k]];
+    }
+  }
+  const double all = sum[0] + sum[1] + (sum[2] + sum[3]);
+  return all / (single ? static_cast<double>(n) : count[0] + count[1] + (count[2] + count[3]));
 }
 
 }  // namespace

@@ -152,6 +152,7 @@ std::unique_ptr<Connection> open_database(const fs::path& path, OpenMode mode, c
     throw sqlite_error(SQLITE_READONLY, "the file is read-only", path.string(), "opening", 0);
   }
   migrate(*db, path, migrations(), events);
+  check_version(*db, migrations(), true);
   set_journal(*db, path, events, options);
   return db;
 }

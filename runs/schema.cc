@@ -1,5 +1,7 @@
 #include "runs/schema.h"
 
+#include <set>
+
 #include <fmt/format.h>
 
 #include "runs/store.h"
@@ -54,6 +56,29 @@ void apply(Connection& connection, const Migration& migration) {
   transaction.commit();
 }
 
+std::set<std::string> names_in(Connection& connection) {
+  std::set<std::string> names;
+  Statement s = connection.statement("SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('table', 'view')");
+  while (s.step()) names.insert(s.get<std::string>());
+  return names;
+}
+
+// A migration that was cut off, or a hand that dropped something: told here, not by whichever query meets it first.
+void refuse_incomplete(Connection& connection, std::span<const Migration> list) {
+  Connection model(":memory:", "a new database", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  for (const Migration& migration : list) apply(model, migration);
+  const std::set<std::string> there = names_in(connection);
+  std::string missing;
+  for (const std::string& name : names_in(model)) {
+    if (!there.contains(name)) missing += (missing.empty() ? "" : ", ") + name;
+  }
+  if (missing.empty()) return;
+  throw Error(ErrorCode::corrupt, ErrorSubject::database, "the results database is damaged",
+              {.where = connection.name(),
+               .why = "missing: " + missing,
+               .next = "use its copy (.bak) or a backup; this one was not changed"});
+}
+
 std::filesystem::path back_up(Connection& connection, const std::filesystem::path& path, int64_t version) {
   std::filesystem::path copy;
   for (int n = 0;; ++n) {  // VACUUM INTO refuses a file that is there
@@ -84,6 +109,7 @@ void check_version(Connection& connection, std::span<const Migration> list, bool
                  .why = fmt::format("its version is {}, this hayfork reads {}", header.version, list.back().version),
                  .next = "hayfork db migrate --db FILE (a copy is kept)"});
   }
+  if (exact) refuse_incomplete(connection, list);
 }
 
 void check_attached(Connection& db, const std::string& file) {
