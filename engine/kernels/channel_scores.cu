@@ -66,12 +66,14 @@ __device__ inline void score_diagonal(bf16_t* scores, const bf16_t* queries, con
   for (int i = warp * kBlock; i < (warp + 1) * kBlock; ++i) {
     for (int j = warp * kBlock; j < (warp + 1) * kBlock; ++j) {
       float sum = 0;
-      for (int d = lane; d < kDim && j <= i; d += 32) {
-        const float decay = exp2_approx(b[i * kSums + d] - b[j * kSums + d]);
-        sum = fmaf(load(queries + i * kStride + d) * load(keys + j * kStride + d), decay, sum);
-      }
+      if (j <= i) {
+        for (int d = lane; d < kDim; d += 32) {
+          const float decay = exp2_approx(b[i * kSums + d] - b[j * kSums + d]);
+          sum = fmaf(load(queries + i * kStride + d) * load(keys + j * kStride + d), decay, sum);
+        }
 #pragma unroll
-      for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+        for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+      }
       if (lane == 0) scores[i * kChunk + j] = __float2bfloat16_rn(sum);
     }
   }
