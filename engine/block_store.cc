@@ -87,13 +87,16 @@ const BlockIndex::Block* BlockIndex::holder(const BlockHistory& history, std::sp
   return nullptr;
 }
 
-BlockIndex::Piece BlockIndex::find(const BlockKeys& keys, int32_t position, int32_t first, int32_t end) const {
+BlockIndex::Piece BlockIndex::find(const BlockKeys& keys, int32_t position, int32_t first, int32_t end,
+                                   bool parts) const {
   if (empty()) return {};
   const int32_t block = position / kBlockTokens * kBlockTokens;
   const int32_t begin = position == first ? block : position;
-  if (begin % kPieceTokens != 0 || (begin != block && block < first)) return {};
+  const bool part = begin != block;
+  if (begin % kPieceTokens != 0 || (part && (!parts || block < first))) return {};
   const std::span<const int32_t> tokens = keys.tokens(begin);
-  const auto n = std::min<int32_t>(static_cast<int32_t>(tokens.size()), end - begin);
+  const auto n = std::min<int32_t>(static_cast<int32_t>(tokens.size()), end - begin) - (part ? 1 : 0);
+  if (n <= 0) return {};
   return {holder(keys.history(begin), tokens.first(static_cast<size_t>(n))), begin, begin + n};
 }
 
@@ -166,7 +169,7 @@ int64_t rows_taken_over(const Agenda& agenda, int64_t reach, bool two_streams) {
     auto wanted = computed.begin();
     for (int32_t p = node.begin, first = p; p < node.end;) {
       const int32_t end = wanted == computed.end() ? node.end : *wanted;
-      const BlockIndex::Piece piece = p < end ? index.find(keys, p, first, end) : BlockIndex::Piece{};
+      const BlockIndex::Piece piece = p < end ? index.find(keys, p, first, end, two_streams) : BlockIndex::Piece{};
       if (piece.block != nullptr) {
         saved += piece.end - p;
         p = piece.end;

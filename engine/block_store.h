@@ -59,13 +59,14 @@ class BlockIndex {
   };
 
   // What can be taken over at `position` of a sequence whose rows from `first` on are computed in one go, up to `end`.
-  // Rows of a block that begins before `first` are there already: such a block comes whole, with the same bits.
-  // Requires: first ≤ position < end.
+  // Rows of a block that begins before `first` are there already: such a block comes whole, with the same bits. Other
+  // parts of blocks (only with `parts`) leave their last position to be computed: writing keys clears what lies in a
+  // block behind the last row that a pass writes there. Requires: first ≤ position < end.
   struct Piece {
     const Block* block = nullptr;  // null: nothing
     int32_t begin = 0, end = 0;    // begin is the block's beginning, or `position`
   };
-  Piece find(const BlockKeys& keys, int32_t position, int32_t first, int32_t end) const;
+  Piece find(const BlockKeys& keys, int32_t position, int32_t first, int32_t end, bool parts) const;
   // The block at `begin`, as far as the node goes; null when an equal one is here.
   Block* insert(const BlockKeys& keys, int32_t begin);
   Block take_oldest();  // Requires: not empty

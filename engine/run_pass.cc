@@ -164,18 +164,20 @@ void Run::add_prefill_rows(const LanePtr& entry) {
 }
 
 // Takes over what is kept from `pos` on; the position behind it. With one stream, rows that are wanted are computed.
-// `pause`: the pass must not go on behind `pos`, because blocks that rows of it still read would be freed.
+// `pause`: the pass must not go on behind `pos`, because blocks that rows of it still read would be freed; the next one
+// begins with what is kept.
 int32_t Run::adopt_blocks(Lane& lane, int32_t pos, bool& pause) {
   if (lane.keys.empty() || kept_blocks_.empty()) return pos;
   int32_t end = node(lane.node).end;
   if (!two_streams_ && lane.next_event < lane.events.size()) end = lane.events[lane.next_event].row;
-  const bool frees = windowed_ && lane.n_rows_base > 0;
   int32_t there = pos;
   while (there < end) {
-    const BlockIndex::Piece piece = kept_blocks_.index().find(lane.keys, there, lane.pos, end);
+    const BlockIndex::Piece piece = kept_blocks_.index().find(lane.keys, there, lane.pos, end, !windowed_);
     if (piece.block == nullptr || piece.end <= there) break;
-    pause = frees;
-    if (frees && piece.begin % kBlockTokens == 0) break;
+    if (windowed_ && lane.n_rows_base > 0) {
+      pause = true;
+      break;
+    }
     // Rows before it are in this pass: their K/V come first.
     if (there == pos) HAY_CHECK(tools_.cache.extend(lane.seq, pos), "a reserved block is missing");
     kept_blocks_.adopt(lane.seq, piece);

@@ -1,5 +1,7 @@
 // Orthros beside the Transformer of the same shape, through the scheduler as the program runs them: times and rows.
 //   orthros_cuda_bench table    TTFT, end to end, output and decode tokens a second of two sequences
+//                      cell     one of these: transformer or orthros, 0 to 2
+//                      bits     the sweep at 32K, every depth compared with its answer without reuse
 //                      curve    prefill of one sequence: MODEL LENGTH …
 //                      sweep    eleven needle depths of one haystack, overwritten and inserted, beside single prefills
 //                      sparse   scoring 78 of 13,300 positions beside all of them
@@ -41,10 +43,9 @@ class Bench {
     std::printf("# %s loaded in %.1f s\n", name.c_str(), since(start));
   }
 
-  Measured run(const std::vector<Request>& requests, bool reuse = true, int32_t batch = 0) {
+  Measured run(const std::vector<Request>& requests, bool reuse = true) {
     SchedulerOptions options;
     options.memory.kv_dtype = DType::bf16;
-    options.memory.batch_size = batch;
     options.prefix_reuse = reuse;
     options.order = Order::given;
     options.allow_beyond_window = true;
@@ -97,40 +98,36 @@ struct Cell {
 };
 constexpr Cell kCells[] = {
     {131072, 128, 127, {{77.249, 84.911, 3.0, 33.7}, {17.016, 24.647, 10.4, 33.3}}},
-    {130048, 1024, 256, {{76.160, 137.715, 14.9, 33.2}, {17.301, 76.345, 26.8, 33.7}}},
-    {122880, 8192, 256, {{67.770, 548.357, 29.9, 34.1}, {15.210, 488.830, 33.5, 34.6}}},
+    {130048, 1024, 64, {{76.160, 137.715, 14.9, 33.2}, {17.301, 76.345, 26.8, 33.7}}},
+    {122880, 8192, 64, {{67.770, 548.357, 29.9, 34.1}, {15.210, 488.830, 33.5, 34.6}}},
 };
 
-void table(Bench& bench) {
-  std::printf("two sequences   model         in     out   TTFT s   E2E s  output/s  decode/s   (paper, H100)\n");
-  bench.use(kTransformer);
+void cell(Bench& bench, const char* name, const Cell& cell) {
+  bench.use(name);
   bench.run({generate(bench.ids(4096, 9), 4)});  // warms up
-  for (const char* name : {kTransformer, kOrthros}) {
-    bench.use(name);
-    bench.run({generate(bench.ids(4096, 9), 4)});
-    for (const Cell& cell : kCells) {
-      const Measured m =
-          bench.run({generate(bench.ids(cell.in, 1), cell.steps + 1), generate(bench.ids(cell.in, 2), cell.steps + 1)});
-      const double step = m.decode_s / cell.steps, e2e = m.prefill_s + step * (cell.out - 1);
-      const double* paper = cell.paper[name == kOrthros ? 1 : 0];
-      std::printf("%-28s %7d %6d %8.3f %8.3f %8.1f %9.1f   (%.3f %.3f %.1f %.1f)  %d decode steps measured\n",
-                  name == kOrthros ? "Orthros" : "Transformer", cell.in, cell.out, m.prefill_s, e2e, 2 * cell.out / e2e,
-                  2 / step, paper[0], paper[1], paper[2], paper[3], cell.steps);
-      std::fflush(stdout);
-    }
-  }
+  const Measured m =
+      bench.run({generate(bench.ids(cell.in, 1), cell.steps + 1), generate(bench.ids(cell.in, 2), cell.steps + 1)});
+  const double step = m.decode_s / cell.steps, e2e = m.prefill_s + step * (cell.out - 1);
+  const double* paper = cell.paper[name == kOrthros ? 1 : 0];
+  std::printf(
+      "%-12s two sequences %7d in %5d out: TTFT %.3f s, end to end %.3f s, output %.1f tok/s, decode %.1f tok/s "
+      "(paper, H100: %.3f %.3f %.1f %.1f); %d steps measured, wall %.3f s\n",
+      name == kOrthros ? "Orthros" : "Transformer", cell.in, cell.out, m.prefill_s, e2e, 2 * cell.out / e2e, 2 / step,
+      paper[0], paper[1], paper[2], paper[3], cell.steps, m.seconds);
+  std::fflush(stdout);
 }
 
 void curve(Bench& bench, const std::string& name, int32_t length) {
   bench.use(name);
   bench.run({generate(bench.ids(4096, 9), 1)});
   const Measured m = bench.run({generate(bench.ids(length, 1), 1)});
-  std::printf("prefill %-32s %8d tokens  %8.3f s  %9.0f tok/s  rows %ld + %ld\n", name.c_str(), length, m.seconds,
-              length / m.seconds, static_cast<long>(m.rows_base), static_cast<long>(m.rows_output));
+  std::printf("prefill %-32s %8d tokens  %8.3f s  %9.0f tok/s  rows %ld + %ld\n", name.c_str(), length, m.prefill_s,
+              length / m.prefill_s, static_cast<long>(m.rows_base), static_cast<long>(m.rows_output));
   std::fflush(stdout);
 }
 
-void sweep(Bench& bench, int32_t length) {
+// `all`: every depth is computed again without reuse, else one.
+void sweep(Bench& bench, int32_t length, bool all_again) {
   constexpr int32_t kDepths = 11, kNeedle = 16, kQuestion = 24;
   bench.use(kOrthros);
   bench.run({generate(bench.ids(4096, 9), 1)});
@@ -149,8 +146,10 @@ void sweep(Bench& bench, int32_t length) {
       requests.emplace_back(generate(std::move(ids), 1));
     }
     const Measured all = bench.run(requests);
-    const Measured check = bench.run({requests[5], requests[10]}, false);
-    const bool same = check.values[0] == all.values[5] && check.values[1] == all.values[10];
+    bool same = true;
+    for (size_t d = all_again ? 0 : 5; d < (all_again ? requests.size() : 6); ++d) {
+      same = same && bench.run({requests[d]}, false).values[0] == all.values[d];
+    }
     std::printf(
         "sweep of %d depths, %d tokens, %s: %ld + %ld rows = %.3f prefills of rows; %.3f s = %.3f of 11 x %.3f s; "
         "bits %s\n",
@@ -188,16 +187,26 @@ int main(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
       const std::string part = argv[i];
       if (part == "table") {
-        table(bench);
+        for (const char* name : {kTransformer, kOrthros}) {
+          for (const Cell& one : kCells) cell(bench, name, one);
+        }
+      } else if (part == "cell" && i + 2 < argc) {
+        cell(bench, std::strcmp(argv[i + 1], "orthros") == 0 ? kOrthros : kTransformer,
+             kCells[std::clamp(std::atoi(argv[i + 2]), 0, 2)]);
+        i += 2;
       } else if (part == "sweep") {
-        sweep(bench, 131072);
+        sweep(bench, 131072, false);
+      } else if (part == "bits") {
+        sweep(bench, 32768, true);
       } else if (part == "sparse") {
         sparse(bench);
       } else if (part == "curve" && i + 2 < argc) {
         curve(bench, argv[i + 1], std::atoi(argv[i + 2]));
         i += 2;
       } else {
-        std::fprintf(stderr, "usage: orthros_cuda_bench [table] [sweep] [sparse] [curve MODEL LENGTH] …\n");
+        std::fprintf(stderr,
+                     "usage: orthros_cuda_bench [table] [cell MODEL N] [bits] [sweep] [sparse] [curve MODEL LENGTH] "
+                     "…\n");
         return 2;
       }
     }

@@ -70,6 +70,9 @@ TEST_P(Orthros, EachRegimeComputesTheRowsOfItsFormula) {
   check_regimes(shape(), device());
 }
 
+TEST_P(Orthros, ADepthSweepHasTheSameBitsWithAndWithoutReuse) {
+  check_depth_sweep_reuse(shape(), device(), type());
+}
 class OrthrosH : public testing::Test {
  protected:
   void SetUp() override {

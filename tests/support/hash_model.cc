@@ -126,6 +126,14 @@ engine::ForwardResult HashModel::forward(engine::Context& context, const engine:
       const int64_t at = place(pass.rows[i], pass.rows[i].pos);
       store(x[i], static_cast<float*>(kv.k) + at * kPieces);
       static_cast<float*>(kv.v)[at] = static_cast<float>(pass.rows[i].pos);
+      // As the CUDA kernels do: behind the last of a sequence's rows the rest of a block that the pass began is lost.
+      const auto same = [&](size_t other) {
+        return pass.rows[other].seq == pass.rows[i].seq && pass.rows[other].kind == pass.rows[i].kind &&
+               pass.rows[other].stream == Stream::base;
+      };
+      const auto slot = static_cast<size_t>(pass.rows[i].pos % kBlockTokens);
+      if ((i + 1 < n && same(i + 1)) || i < slot || !same(i - slot)) continue;
+      std::fill_n(static_cast<float*>(kv.v) + at + 1, kBlockTokens - 1 - static_cast<int32_t>(slot), -1.0F);
     }
     for (size_t i = 0; i < n; ++i) {
       const engine::Row& row = pass.rows[i];

@@ -264,6 +264,43 @@ void check_regimes(const OrthrosShape& shape, const MakeContext& make_context) {
             std::get<engine::GenerateAnswer>(alone[0].result).logprobs);
 }
 
+// One haystack with a needle at eleven depths (section 3, property 4).
+void check_depth_sweep_reuse(const OrthrosShape& shape, const MakeContext& make_context, DType type) {
+  if (!shape.layers.empty()) return;  // a layer that sees everything has no reach
+  OrthrosRunner runner(tiny_orthros(shape), make_context, type);
+  const int32_t n = 700, needle = 9, n_depths = 11;
+  const Ids haystack = random_ids(n);
+  std::vector<engine::Request> requests;
+  for (int32_t d = 0; d < n_depths; ++d) {
+    Ids ids = haystack;
+    std::fill_n(ids.begin() + (n - needle) * d / (n_depths - 1), needle, 3);
+    requests.emplace_back(engine::GenerateRequest{.prompt = ids, .max_new_tokens = 3, .ignore_eos = true});
+  }
+  std::vector<std::vector<float>> computed(requests.size());
+  for (const bool reuse : {false, true}) {
+    engine::SchedulerOptions options;
+    options.memory.kv_dtype = type;
+    options.memory.batch_size = 2;
+    options.prefix_reuse = reuse;
+    options.allow_beyond_window = true;
+    engine::Scheduler scheduler(runner.model(), runner.context(), nullptr, options);
+    scheduler.answer(
+        requests,
+        [&](const engine::Answer& answer) {
+          const auto& values = std::get<engine::GenerateAnswer>(answer.result).logprobs;
+          if (!reuse) computed[answer.index] = values;
+          EXPECT_TRUE(values == computed[answer.index]) << "depth " << answer.index;
+        },
+        StopFlag{});
+    const int64_t reach = runner.model().info().kv_reach_tokens, rows = scheduler.stats().rows_base;
+    if (reuse) {
+      EXPECT_LT(rows, 2 * n + (n_depths + 1) * (needle + reach + 70));
+    } else {
+      EXPECT_EQ(rows, n_depths * (n + 2));
+    }
+  }
+}
+
 void check_gdn_base_rows(const std::filesystem::path& folder, const MakeContext& make_context, DType type) {
   OrthrosRunner runner(folder, make_context, type);
   const Ids ids = random_ids(kLength, runner.model().info().vocab_size);
