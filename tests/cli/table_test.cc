@@ -108,6 +108,40 @@ TEST_F(TableTest, TimingsFillTheEndToEndLayout) {
   EXPECT_TRUE(cells[4]["value"].is_null());
 }
 
+TEST_F(TableTest, TimingsOfPromptAndGenerationAreAddedAndSpeedUpsAreToTheFirstRow) {
+  runs::Store store = test::open_new(path("runs.db"));
+  for (const double speed : {100.0, 150.0}) {
+    const std::string id = test::make_run(store, {.model = speed > 100 ? "sparse" : "plain", .tasks = {}});
+    runs::BenchRow prefill, decode, deep;
+    prefill.run = decode.run = deep.run = store.find_run(id).id;
+    prefill.test = "pp131072";
+    prefill.n_prompt = 131072;
+    prefill.batch = decode.batch = 2;
+    prefill.ttft_ms = 20000;
+    prefill.tps_mean = 13107.2;
+    decode.test = "tg128";
+    decode.n_gen = 128;
+    decode.depth = 131072;
+    decode.tps_mean = 32;  // 8 s
+    deep.test = "tg64";
+    deep.n_gen = 64;
+    deep.depth = 65536;
+    deep.batch = 4;
+    deep.tps_mean = speed;
+    store.add_bench(std::vector<runs::BenchRow>{prefill, decode, deep});
+  }
+  store.close();
+  const json cells = rows({"--layout", "orthros-table4"});
+  EXPECT_NEAR(cells[0]["value"].get<double>(), 20, 1e-9);
+  EXPECT_NEAR(cells[1]["value"].get<double>(), 28, 1e-9);
+  EXPECT_NEAR(cells[2]["value"].get<double>(), 256 / 28.0, 1e-9);
+  EXPECT_NEAR(cells[3]["value"].get<double>(), 2 * 127 / 8.0, 1e-9);
+  const json ratios = rows({"--layout", "sparse-table4"});
+  EXPECT_EQ(ratios[2]["column"], "64k ×");
+  EXPECT_NEAR(ratios[2]["value"].get<double>() * ratios[8]["value"].get<double>(), 1.5, 1e-9);  // 1 and 1.5
+  EXPECT_TRUE(ratios[0]["value"].is_null());
+}
+
 TEST_F(TableTest, NothingToShowIsExitFive) {
   add({{.model = "a", .tasks = {mc("arc_easy", 60)}}});
   EXPECT_EQ(run({"table", "--layout", "hybrid-table12"}).status, 5);
