@@ -70,6 +70,30 @@ TEST_F(ProbeTest, LogitsAreTheSameWhateverTheChunk) {
   EXPECT_EQ(json::parse(stats)["rows"]["base"], 19);
 }
 
+TEST_F(ProbeTest, StatisticsTellTheRowsOfEachExpert) {
+  const std::string mixture = (test::source_dir() / "tests/golden/models/qwen3_moe").string();
+  std::ofstream(file("ids.json")) << R"({"ids":[[7,8,9,10,11,12,13],[7,8,9,20,21]]})";
+  const auto result = hayfork({"probe", "logits", "--model", mixture, "--ids-file", file("ids.json"), "--out",
+                               file("out"), "--device", "cpu", "--stats", file("stats.json")});
+  ASSERT_EQ(result.status, 0) << result.err;
+  std::ifstream stream(file("stats.json"));
+  const json stats = json::parse(stream);
+  ASSERT_EQ(stats["experts"].size(), 2u);  // layer 1 is dense
+  EXPECT_EQ(stats["experts"][0]["layer"], 0);
+  EXPECT_EQ(stats["experts"][1]["layer"], 2);
+  for (const json& layer : stats["experts"]) {
+    EXPECT_EQ(layer["top_k"], 2);
+    ASSERT_EQ(layer["rows"].size(), 4u);
+    int64_t rows = 0;
+    for (const json& n : layer["rows"]) rows += n.get<int64_t>();
+    EXPECT_EQ(rows, 2 * stats["rows"]["base"].get<int64_t>());
+    EXPECT_GE(layer["busiest_over_mean"].get<double>(), 1.0);
+  }
+  const auto shown = hayfork({"show", "model", mixture, "--device", "cpu"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, ::testing::HasSubstr("2 layers of 4 experts, 2 a token"));
+}
+
 TEST_F(ProbeTest, KeysAndValuesOfALayer) {
   std::ofstream(file("ids.json")) << R"({"ids":[[7,8,9]]})";
   ASSERT_EQ(probe("kv", {"--ids-file", file("ids.json"), "--layer", "last", "--out", file("kv")}).status, 0);
