@@ -41,6 +41,7 @@ struct Sequence {
   std::vector<std::vector<int32_t>> tables;  // [group][block]
   std::vector<const int32_t*> rows;          // starts of the tables, for SeqView
   std::vector<int32_t> first_held;           // [group]: entries before it are −1
+  int32_t first_unparked = 0;                // block
 };
 
 // What extend() would do in one group.
@@ -53,11 +54,14 @@ struct Growth {
 
 struct Cache::Impl {
   Impl(Context& context_, std::vector<StateSpec> layers_, DType kv_dtype, std::span<const int32_t> n_blocks,
-       int32_t n_sequences)
-      : context(context_), specs(std::move(layers_)), dtype(kv_dtype), slots(n_sequences) {
+       int32_t n_parked_, int32_t n_sequences)
+      : context(context_), specs(std::move(layers_)), dtype(kv_dtype), n_parked(n_parked_), slots(n_sequences) {
     const std::vector<int32_t> group_windows = windows(specs);
-    HAY_CHECK(n_blocks.size() == group_windows.size());
-    for (size_t g = 0; g < group_windows.size(); ++g) groups.emplace_back(group_windows[g], n_blocks[g]);
+    HAY_CHECK(n_blocks.size() == group_windows.size() && (n_parked == 0 || n_blocks.size() == 1));
+    for (size_t g = 0; g < group_windows.size(); ++g) {
+      groups.emplace_back(group_windows[g], n_blocks[g] + n_parked);
+      groups.back().n_near = n_blocks[g];
+    }
     k.resize(specs.size());
     v.resize(specs.size());
     states.resize(specs.size());
@@ -72,21 +76,27 @@ struct Cache::Impl {
       const auto found = std::find(group_windows.begin(), group_windows.end(), spec.window);
       const auto group = static_cast<int32_t>(found - group_windows.begin());
       groups[static_cast<size_t>(group)].layers.push_back(layer);
-      const int64_t n = groups[static_cast<size_t>(group)].free.size();
-      k[i] = make_buffer(n * k_block_bytes(spec, dtype));
-      v[i] = make_buffer(n * v_block_bytes(spec, dtype));
+      BlockGroup& owner = groups[static_cast<size_t>(group)];
+      const bool first = owner.layers.size() == 1;
+      const int32_t other = owner.base_window;
+      owner.base_window = !first && (other == 0 || spec.base_window == 0) ? 0 : std::max(other, spec.base_window);
+      k[i] = make_buffer(owner.n_near, k_block_bytes(spec, dtype));
+      v[i] = make_buffer(owner.n_near, v_block_bytes(spec, dtype));
       kv_layers[i] = {k[i]->data(), v[i]->data(), dtype, spec.n_kv_heads, spec.k_dim, spec.v_dim, group};
     }
     if (spec.state_bytes > 0) {
       recurrent = true;
-      states[i] = make_buffer(slots.size() * aligned(spec.state_bytes));
+      const int64_t size = slots.size() * aligned(spec.state_bytes);
+      states[i] = context.make_buffer(static_cast<size_t>(std::max<int64_t>(size, 1)));
+      total_bytes += size;
     }
   }
 
-  std::unique_ptr<Buffer> make_buffer(int64_t size) {
-    auto buffer = context.make_buffer(static_cast<size_t>(std::max<int64_t>(size, 1)));
+  std::unique_ptr<Buffer> make_buffer(int64_t n_blocks, int64_t block_bytes) {
+    const int64_t size = n_blocks * block_bytes, parked = n_parked * block_bytes;
     total_bytes += size;
-    return buffer;
+    parked_bytes += parked;
+    return context.make_parked_buffer(static_cast<size_t>(std::max<int64_t>(size, 1)), static_cast<size_t>(parked));
   }
 
   void* block_k(int32_t layer, int32_t block) const {
@@ -118,7 +128,7 @@ struct Cache::Impl {
     }
     Sequence& s = sequences[static_cast<size_t>(id)];
     s.live = true;
-    s.length = 0;
+    s.length = s.first_unparked = 0;
     s.tables.resize(groups.size());
     s.rows.assign(groups.size(), nullptr);
     s.first_held.assign(groups.size(), 0);
@@ -173,13 +183,31 @@ struct Cache::Impl {
     const bool copies_tail = growth(s, g, new_length).copies_tail;
     drop_behind(s, g);
     if (copies_tail) {
-      const int32_t own = group.take();
+      const int32_t own = take(s, g);
       copy_block(group, own, table.back());
       group.drop(table.back());
       table.back() = own;
     }
-    while (static_cast<int32_t>(table.size()) < blocks_for(new_length)) table.push_back(group.take());
+    while (static_cast<int32_t>(table.size()) < blocks_for(new_length)) table.push_back(take(s, g));
     s.rows[g] = table.data();
+  }
+
+  // A block to write: in the nearer memory as long as one of this sequence's old blocks there can make room.
+  int32_t take(Sequence& s, size_t g) {
+    BlockGroup& group = groups[g];
+    if (!group.near_is_full() || group.base_window == 0) return group.take();
+    std::vector<int32_t>& table = s.tables[g];
+    // Rows from position s.length on see nothing before this block in the base stream.
+    const int32_t end = std::max(0, s.length - group.base_window + 1) / kBlockTokens;
+    for (int32_t& b = s.first_unparked; b < end; ++b) {
+      const int32_t old = table[static_cast<size_t>(b)];
+      if (old < 0 || old >= group.n_near || group.refs[static_cast<size_t>(old)] != 1) continue;
+      const int32_t parked = group.take();
+      copy_block(group, parked, old);
+      table[static_cast<size_t>(b)] = parked;
+      return old;
+    }
+    return group.take();
   }
 
   void shrink(Sequence& s, size_t g, int32_t n_blocks) {
@@ -189,13 +217,15 @@ struct Cache::Impl {
       table.pop_back();
     }
     s.first_held[g] = std::min(s.first_held[g], n_blocks);
+    s.first_unparked = std::min(s.first_unparked, n_blocks);
   }
 
   Context& context;
   std::vector<StateSpec> specs;
   DType dtype;
   bool recurrent = false;
-  int64_t total_bytes = 0;
+  int32_t n_parked = 0;
+  int64_t total_bytes = 0, parked_bytes = 0;
   const uint64_t number = next_number();
   std::vector<BlockGroup> groups;
   std::vector<std::unique_ptr<Buffer>> k, v, states;  // one a layer, null where it keeps none
@@ -208,12 +238,17 @@ struct Cache::Impl {
 
 Cache::Cache(Context& context, std::vector<StateSpec> layers, DType kv_dtype, int32_t n_blocks, int32_t n_sequences) {
   const std::vector<int32_t> counts(windows(layers).size(), n_blocks);
-  impl_ = std::make_unique<Impl>(context, std::move(layers), kv_dtype, counts, n_sequences);
+  impl_ = std::make_unique<Impl>(context, std::move(layers), kv_dtype, counts, 0, n_sequences);
 }
 
 Cache::Cache(Context& context, std::vector<StateSpec> layers, DType kv_dtype, std::span<const int32_t> n_blocks,
              int32_t n_sequences)
-    : impl_(std::make_unique<Impl>(context, std::move(layers), kv_dtype, n_blocks, n_sequences)) {}
+    : impl_(std::make_unique<Impl>(context, std::move(layers), kv_dtype, n_blocks, 0, n_sequences)) {}
+
+Cache::Cache(Context& context, std::vector<StateSpec> layers, DType kv_dtype, int32_t n_blocks, int32_t n_parked,
+             int32_t n_sequences)
+    : impl_(std::make_unique<Impl>(context, std::move(layers), kv_dtype, std::span(&n_blocks, 1), n_parked,
+                                   n_sequences)) {}
 
 Cache::~Cache() = default;
 
@@ -430,6 +465,19 @@ uint64_t Cache::id() const {
 
 int64_t Cache::bytes() const {
   return impl_->total_bytes;
+}
+
+int64_t Cache::parked_bytes() const {
+  return impl_->parked_bytes;
+}
+
+int32_t Cache::parked_blocks() const {
+  int32_t n = 0;
+  for (const BlockGroup& group : impl_->groups) {
+    n += static_cast<int32_t>(
+        std::count_if(group.refs.begin() + group.n_near, group.refs.end(), [](int32_t refs) { return refs > 0; }));
+  }
+  return n;
 }
 
 }  // namespace hayfork::engine

@@ -22,6 +22,7 @@ struct StateSpec {
   int32_t n_kv_heads = 0, k_dim = 0, v_dim = 0;  // 0 heads: no K/V
   int32_t window = 0;       // > 0: every reader of this layer looks at most this far back (current token included)
   int64_t state_bytes = 0;  // recurrent state per sequence (rulings A5), 0: none
+  int32_t base_window = 0;  // > 0: base rows look at most this far back, output rows may look further
 };
 
 // One layer's K/V storage: k is [n_blocks][n_kv_heads][kBlockTokens · k_dim], v likewise with v_dim; bf16 or f32. The
@@ -43,6 +44,10 @@ class Cache {
   Cache(Context& context, std::vector<StateSpec> layers, DType kv_dtype, int32_t n_blocks, int32_t n_sequences);
   // The same with a number of blocks for each group of windows(layers), in that order.
   Cache(Context& context, std::vector<StateSpec> layers, DType kv_dtype, std::span<const int32_t> n_blocks,
+        int32_t n_sequences);
+  // With `n_parked` blocks more in the only group there is, in slower memory (Context::make_parked_buffer): when the
+  // others are taken, a sequence's oldest blocks move there, behind what its base rows still read. Requires: one group.
+  Cache(Context& context, std::vector<StateSpec> layers, DType kv_dtype, int32_t n_blocks, int32_t n_parked,
         int32_t n_sequences);
   ~Cache();
 
@@ -88,7 +93,9 @@ class Cache {
   static int64_t bytes_per_block(std::span<const StateSpec> layers, DType kv_dtype);
   static int64_t bytes_per_block(std::span<const StateSpec> layers, DType kv_dtype, int32_t group);
   static int64_t bytes_per_state(std::span<const StateSpec> layers);  // one sequence's recurrent state
-  int64_t bytes() const;                                              // all memory held
+  int64_t bytes() const;                                              // all memory held, but for parking
+  int64_t parked_bytes() const;                                       // room for parked blocks
+  int32_t parked_blocks() const;                                      // in use
   uint64_t id() const;  // of this cache among all there ever were in the process
 
  private:

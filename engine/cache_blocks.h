@@ -18,6 +18,7 @@ class FreeIds {
     for (int32_t i = 0; i < n; ++i) ids_[static_cast<size_t>(i)] = i;  // ascending: a heap already
   }
   int32_t size() const { return static_cast<int32_t>(ids_.size()); }
+  int32_t lowest() const { return ids_.front(); }  // Requires: size() > 0
   int32_t take() {
     std::pop_heap(ids_.begin(), ids_.end(), std::greater<>());
     const int32_t id = ids_.back();
@@ -34,8 +35,10 @@ class FreeIds {
 };
 
 struct BlockGroup {
-  BlockGroup(int32_t window_, int32_t n) : window(window_), free(n), refs(static_cast<size_t>(n)) {}
+  BlockGroup(int32_t window_, int32_t n) : window(window_), n_near(n), free(n), refs(static_cast<size_t>(n)) {}
   int32_t window;
+  int32_t n_near;           // blocks from this one on are parking room
+  int32_t base_window = 0;  // the widest of its layers
   FreeIds free;
   std::vector<int32_t> refs;
   std::vector<int32_t> layers;
@@ -51,6 +54,8 @@ struct BlockGroup {
     HAY_CHECK(count > 0);
     if (--count == 0) free.put(id);
   }
+  // Nothing but parking room is left.
+  bool near_is_full() const { return free.size() > 0 && free.lowest() >= n_near; }
   // The first block that a row at `position` or later may still read.
   int32_t first_visible_block(int32_t position) const {
     return window == 0 ? 0 : std::max(0, position - window + 1) / kBlockTokens;

@@ -66,7 +66,13 @@ class Context {
   Matrix matrix(int64_t rows, int64_t cols, DType type) {
     return {arena_->allocate(static_cast<size_t>(rows * cols * size_of(type))), type, rows, cols, cols};
   }
-  virtual std::unique_ptr<Buffer> make_buffer(size_t bytes) = 0;           // Throws: resource, naming the size
+  virtual std::unique_ptr<Buffer> make_buffer(size_t bytes) = 0;  // Throws: resource, naming the size
+  // The same with `parked` bytes more behind them, which may lie in host memory that kernels reach in place, slowly;
+  // parking_bytes() is how much of that there can be, 0 where memory is of one kind.
+  virtual std::unique_ptr<Buffer> make_parked_buffer(size_t bytes, size_t parked) {
+    return make_buffer(bytes + parked);
+  }
+  virtual int64_t parking_bytes() const { return 0; }
   virtual void upload(void* to, const void* from_host, size_t bytes) = 0;  // to device memory, ordered before later ops
   virtual void download(void* to_host, const void* from, size_t bytes) = 0;  // waits until the bytes are there
   // Copies within the device's memory, and zeros it; ordered like upload. The defaults suit memory the host can reach

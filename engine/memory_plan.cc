@@ -120,6 +120,15 @@ MemoryPlan plan_passes(const Model& model, const Context& context, const MemoryL
   return plan;
 }
 
+int64_t parking_bytes(const Model& model, const Context& context, const MemoryLimits& limits) {
+  const std::vector<StateSpec> specs = model.state_specs();
+  const bool parks = std::all_of(specs.begin(), specs.end(), [](const StateSpec& spec) {
+    return spec.n_kv_heads > 0 && spec.window == 0 && spec.base_window > 0 && spec.state_bytes == 0;
+  });
+  if (!parks) return 0;
+  return limits.parked_bytes > 0 ? limits.parked_bytes : context.parking_bytes();
+}
+
 int64_t pass_scratch_bytes(const Model& model, const MemoryPlan& plan, const Agenda& agenda) {
   int64_t n_results = 0;
   for (const Job& job : agenda.jobs()) n_results += job.n_results;
@@ -136,7 +145,7 @@ void plan_cache(MemoryPlan& plan, const Agenda& agenda, const CacheNeeds& needs,
   int32_t longest_end = 0;
   for (int32_t id = 0; id < trie.size(); ++id) {
     const std::span<const int32_t> path = needs.path(id);
-    if (total_bytes(path, bytes) > plan.cache_budget_bytes) continue;
+    if (total_bytes(path, bytes) > plan.cache_budget_bytes + plan.parking_bytes) continue;
     longest_end = std::max(longest_end, trie.node(id).end);
     for (size_t k = 0; k < needs.n_kinds(); ++k) {
       longest[k] = std::max(longest[k], path[k]);
@@ -161,6 +170,12 @@ void plan_cache(MemoryPlan& plan, const Agenda& agenda, const CacheNeeds& needs,
     }
   }
   plan.cache_bytes = total_bytes(plan.amounts, bytes);
+  plan.n_parked = 0;
+  if (plan.parking_bytes > 0 && plan.cache_bytes > plan.cache_budget_bytes) {
+    const auto near = static_cast<int32_t>(plan.cache_budget_bytes / bytes[0]);
+    plan.n_parked = plan.amounts[0] - near;
+    plan.cache_bytes = near * bytes[0];
+  }
 }
 
 }  // namespace hayfork::engine

@@ -42,6 +42,7 @@ class CacheNeeds {
 struct MemoryLimits {
   int32_t chunk = 0, batch_size = 0;  // 0: chosen
   int64_t bytes = 0;                  // for cache and scratch; 0: measured
+  int64_t parked_bytes = 0;           // beside that, for keys that only output rows still read; 0: what there is
   DType kv_dtype = DType::f32;
 };
 
@@ -49,8 +50,10 @@ struct MemoryPlan {
   int32_t chunk = 0, batch_size = 0;
   int64_t reach_tokens = 0;        // > 0: blocks are kept for reuse by what they depend on (block_store.h)
   int64_t cache_budget_bytes = 0;  // the most the cache may take
+  int64_t parking_bytes = 0;       // and for parked blocks beside that, where a sequence's keys can be parked
   int64_t cache_bytes = 0, scratch_bytes = 0;
-  std::vector<int32_t> amounts;  // of each kind
+  std::vector<int32_t> amounts;  // of each kind, parked ones included
+  int32_t n_parked = 0;
 };
 
 // Bytes of one unit of each kind.
@@ -58,6 +61,8 @@ std::vector<int64_t> kind_bytes(std::span<const StateSpec> specs, DType kv_dtype
 
 // The first half of the plan: rows of a pass and what is left for the cache.
 MemoryPlan plan_passes(const Model& model, const Context& context, const MemoryLimits& limits);
+// Room for parked blocks: where base rows see windows in every layer and nothing else is kept.
+int64_t parking_bytes(const Model& model, const Context& context, const MemoryLimits& limits);
 // What passes of this agenda can take at most: short lists fill no pass.
 int64_t pass_scratch_bytes(const Model& model, const MemoryPlan& plan, const Agenda& agenda);
 // The second: amounts for the agenda. Nodes whose path alone exceeds the budget are left out of account.

@@ -71,7 +71,7 @@ bool Scheduler::Round::set_aside(const Agenda& agenda, const std::vector<char>& 
       alone.push_back(index);
       continue;
     }
-    const std::string room = format_bytes(static_cast<double>(plan.cache_budget_bytes));
+    const std::string room = format_bytes(static_cast<double>(plan.cache_budget_bytes + plan.parking_bytes));
     emit(
         {.index = index,
          .result = Failure{ErrorCode::resource,
@@ -160,8 +160,10 @@ bool Scheduler::run_round(Round& round, const StopFlag& stop) {
   plan.reach_tokens = reach_tokens(agenda, round.prefix_reuse);
   for (const auto& [index, failure] : agenda.refused()) round.emit({.index = index, .result = failure, .effort = {}});
   const CacheNeeds needs(agenda.trie(), specs_, plan.chunk);
-  const std::vector<char> large = too_large(agenda, needs, kind_bytes_, plan.cache_budget_bytes);
-  const int64_t longest = longest_that_fits(specs_, options_.memory.kv_dtype, plan.cache_budget_bytes, 1, plan.chunk);
+  plan.parking_bytes = parking_bytes(model_, context_, round.limits);
+  const int64_t room = plan.cache_budget_bytes + plan.parking_bytes;
+  const std::vector<char> large = too_large(agenda, needs, kind_bytes_, room);
+  const int64_t longest = longest_that_fits(specs_, options_.memory.kv_dtype, room, 1, plan.chunk);
   if (round.set_aside(agenda, large, plan, longest)) return true;
   plan_cache(plan, agenda, needs, kind_bytes_);
   plan.scratch_bytes = pass_scratch_bytes(model_, plan, agenda);
@@ -204,14 +206,20 @@ void Scheduler::give_up(Answers& answers, std::span<const int32_t> jobs) {
 // False when memory is short; then there is no cache.
 bool Scheduler::make_cache(const MemoryPlan& plan) {
   bool enough = cache_ != nullptr;
+  if (enough && cache_->parked_bytes() != plan.n_parked * kind_bytes_[0]) enough = false;
   for (size_t k = 0; enough && k < plan.amounts.size(); ++k) enough = cache_has_[k] >= plan.amounts[k];
   const size_t n_groups = Cache::windows(specs_).size();
   const int32_t n_sequences = plan.amounts.size() > n_groups ? plan.amounts[n_groups] : 0;
   try {
     if (!enough) {
       cache_.reset();
-      cache_ = std::make_unique<Cache>(context_, specs_, options_.memory.kv_dtype,
-                                       std::span(plan.amounts).first(n_groups), n_sequences);
+      const DType dtype = options_.memory.kv_dtype;
+      if (plan.n_parked > 0) {
+        cache_ = std::make_unique<Cache>(context_, specs_, dtype, plan.amounts[0] - plan.n_parked, plan.n_parked,
+                                         n_sequences);
+      } else {
+        cache_ = std::make_unique<Cache>(context_, specs_, dtype, std::span(plan.amounts).first(n_groups), n_sequences);
+      }
       cache_has_ = plan.amounts;
     }
     context_.arena().reserve(static_cast<size_t>(plan.scratch_bytes));
@@ -233,6 +241,7 @@ WorkPlan Scheduler::plan(std::span<const Request> requests) const {
   MemoryPlan memory = plan_passes(model_, context_, options_.memory);
   const Agenda agenda(works, all, agenda_limits(options_.prefix_reuse));
   memory.reach_tokens = reach_tokens(agenda, options_.prefix_reuse);
+  memory.parking_bytes = parking_bytes(model_, context_, options_.memory);
   const CacheNeeds needs(agenda.trie(), specs_, memory.chunk);
   plan_cache(memory, agenda, needs, kind_bytes_);
   memory.scratch_bytes = pass_scratch_bytes(model_, memory, agenda);

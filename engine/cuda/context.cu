@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/units.h"
@@ -175,6 +177,17 @@ CudaContext::~CudaContext() {
 
 std::unique_ptr<Buffer> CudaContext::make_buffer(size_t bytes) {
   return std::make_unique<CudaBuffer>(bytes, memory_);
+}
+
+std::unique_ptr<Buffer> CudaContext::make_parked_buffer(size_t bytes, size_t parked) {
+  if (parked == 0) return make_buffer(bytes);
+  return cuda::make_parked_buffer(device_index_, bytes, parked, memory_);
+}
+
+// What can be read once a layer in about a second (rulings A7), and leaves the host half of its memory.
+int64_t CudaContext::parking_bytes() const {
+  constexpr int64_t kMost = int64_t{48} * 1000 * 1000 * 1000;
+  return std::min<int64_t>(kMost, int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / 2);
 }
 
 std::unique_ptr<Buffer> CudaContext::make_host_buffer(size_t bytes) {

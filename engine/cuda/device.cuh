@@ -131,6 +131,9 @@ class DeviceMemory {
   std::shared_ptr<MemoryCount> count_;
 };
 
+// The first bytes on the device, the others in pinned host memory (parked.cu). Throws: resource, device.
+std::unique_ptr<Buffer> make_parked_buffer(int device, size_t bytes, size_t parked, std::shared_ptr<MemoryCount> count);
+
 // One slab, and overflow slabs until the next reset makes the slab large enough: addresses never move inside a pass.
 class CudaArena : public Arena {
  public:
@@ -163,6 +166,8 @@ class CudaContext : public Context {
   ~CudaContext() override;
 
   std::unique_ptr<Buffer> make_buffer(size_t bytes) override;
+  std::unique_ptr<Buffer> make_parked_buffer(size_t bytes, size_t parked) override;
+  int64_t parking_bytes() const override;
   void upload(void* to, const void* from_host, size_t bytes) override;
   void download(void* to_host, const void* from, size_t bytes) override;
   void copy(void* to, const void* from, size_t bytes) override;

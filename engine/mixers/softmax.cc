@@ -94,7 +94,10 @@ int32_t Softmax::widest_window() const {
 
 StateSpec Softmax::state() const {
   if (!own_kv()) return {};
-  return {.n_kv_heads = spec_.n_kv_heads, .k_dim = spec_.head_dim, .v_dim = spec_.head_dim, .window = widest_window()};
+  StateSpec state{
+      .n_kv_heads = spec_.n_kv_heads, .k_dim = spec_.head_dim, .v_dim = spec_.head_dim, .window = widest_window()};
+  if (spec_.orthros) state.base_window = spec_.orthros->window;
+  return state;
 }
 
 LayerInfo Softmax::info() const {

@@ -4,6 +4,7 @@
 //                      bits     the sweep at 32K, every depth compared with its answer without reuse
 //                      curve    prefill of one sequence: MODEL LENGTH …
 //                      sweep    eleven needle depths of one haystack, overwritten and inserted, beside single prefills
+//                      parked   prefill of MODEL LENGTH with GB of keys on the device and the others parked
 //                      sparse   scoring 78 of 13,300 positions beside all of them
 // Several parts may be asked for; a part's own arguments follow it. Weights are made up: times do not depend on them.
 #include <algorithm>
@@ -29,7 +30,7 @@ constexpr const char* kOrthros = "random:qwen3-8b+orthros128:0";
 
 struct Measured {
   double seconds = 0, prefill_s = 0, decode_s = 0;
-  int64_t rows_base = 0, rows_output = 0;
+  int64_t rows_base = 0, rows_output = 0, parked_bytes = 0;
   std::vector<std::vector<float>> values;  // log-probabilities or NLL, by request
 };
 
@@ -43,9 +44,11 @@ class Bench {
     std::printf("# %s loaded in %.1f s\n", name.c_str(), since(start));
   }
 
-  Measured run(const std::vector<Request>& requests, bool reuse = true) {
+  // `gigabytes`: of cache and scratch, 0: what there is.
+  Measured run(const std::vector<Request>& requests, bool reuse = true, double gigabytes = 0) {
     SchedulerOptions options;
     options.memory.kv_dtype = DType::bf16;
+    options.memory.bytes = static_cast<int64_t>(gigabytes * 1e9);
     options.prefix_reuse = reuse;
     options.order = Order::given;
     options.allow_beyond_window = true;
@@ -69,6 +72,7 @@ class Bench {
     m.decode_s = stats.decode_ms / 1e3;
     m.rows_base = stats.rows_base;
     m.rows_output = stats.rows_output;
+    m.parked_bytes = scheduler.cache() != nullptr ? scheduler.cache()->parked_bytes() : 0;
     return m;
   }
 
@@ -117,12 +121,15 @@ void cell(Bench& bench, const char* name, const Cell& cell) {
   std::fflush(stdout);
 }
 
-void curve(Bench& bench, const std::string& name, int32_t length) {
+void curve(Bench& bench, const std::string& name, int32_t length, double gigabytes) {
   bench.use(name);
   bench.run({generate(bench.ids(4096, 9), 1)});
-  const Measured m = bench.run({generate(bench.ids(length, 1), 1)});
-  std::printf("prefill %-32s %8d tokens  %8.3f s  %9.0f tok/s  rows %ld + %ld\n", name.c_str(), length, m.prefill_s,
-              length / m.prefill_s, static_cast<long>(m.rows_base), static_cast<long>(m.rows_output));
+  const Measured m = bench.run({generate(bench.ids(length, 1), 1)}, true, gigabytes);
+  std::printf(
+      "prefill %-32s %8d tokens  %8.3f s (%.3f with its cache made)  %9.0f tok/s  rows %ld + %ld  parked %.2f GB  "
+      "first token %.6f\n",
+      name.c_str(), length, m.prefill_s, m.seconds, length / m.prefill_s, static_cast<long>(m.rows_base),
+      static_cast<long>(m.rows_output), static_cast<double>(m.parked_bytes) / 1e9, static_cast<double>(m.values[0][0]));
   std::fflush(stdout);
 }
 
@@ -201,12 +208,15 @@ int main(int argc, char** argv) {
       } else if (part == "sparse") {
         sparse(bench);
       } else if (part == "curve" && i + 2 < argc) {
-        curve(bench, argv[i + 1], std::atoi(argv[i + 2]));
+        curve(bench, argv[i + 1], std::atoi(argv[i + 2]), 0);
         i += 2;
+      } else if (part == "parked" && i + 3 < argc) {
+        curve(bench, argv[i + 1], std::atoi(argv[i + 2]), std::atof(argv[i + 3]));
+        i += 3;
       } else {
         std::fprintf(stderr,
                      "usage: orthros_cuda_bench [table] [cell MODEL N] [bits] [sweep] [sparse] [curve MODEL LENGTH] "
-                     "…\n");
+                     "[parked MODEL LENGTH GB] …\n");
         return 2;
       }
     }

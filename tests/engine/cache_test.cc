@@ -23,6 +23,9 @@ class Probe {
  public:
   explicit Probe(std::vector<StateSpec> specs, int32_t n_blocks = 16, int32_t n_sequences = 4)
       : context_(make_cpu_context(DType::f32)), cache(*context_, std::move(specs), DType::f32, n_blocks, n_sequences) {}
+  Probe(std::vector<StateSpec> specs, int32_t n_near, int32_t n_parked, int32_t n_sequences)
+      : context_(make_cpu_context(DType::f32)),
+        cache(*context_, std::move(specs), DType::f32, n_near, n_parked, n_sequences) {}
 
   float* k(SeqId seq, int32_t layer, int32_t position) const { return at(cache.kv(layer).k, seq, layer, position); }
   float* v(SeqId seq, int32_t layer, int32_t position) const { return at(cache.kv(layer).v, seq, layer, position); }
@@ -216,6 +219,30 @@ TEST(Cache, PartsOfHeldBlocksAreTakenOverAndCopied) {
   p.cache.drop(tail);
   for (const SeqId seq : {a, b, c}) p.cache.release(seq);
   EXPECT_EQ(p.cache.held_blocks(), 0);
+}
+
+// The oldest blocks make room, behind what base rows read; what is shared stays where it is.
+TEST(Cache, ParksBlocksThatBaseRowsDoNotReadAnyMore) {
+  StateSpec spec = attention_spec();
+  spec.base_window = 70;
+  Probe p({spec, spec}, 4, 6, 4);  // 4 near, 6 parked
+  const SeqId a = p.cache.create();
+  p.append(a, 0, numbers(0, 256));
+  EXPECT_EQ(p.cache.parked_blocks(), 0);
+  p.append(a, 0, numbers(256, 64));  // rows from 256 on see 187 … : blocks 0 and 1 are free to go
+  EXPECT_EQ(p.cache.parked_blocks(), 1);
+  EXPECT_GE(p.block(a, 0, 0), 4);
+  EXPECT_LT(p.block(a, 0, 319), 4);
+  for (int32_t t = 0; t < 320; ++t) ASSERT_EQ(*p.k(a, 0, t), static_cast<float>(t));
+  const SeqId b = p.cache.fork(a, 320);
+  p.append(b, 0, numbers(320, 1));  // every near block is shared: a parked one is written
+  EXPECT_GE(p.block(b, 0, 320), 4);
+  p.cache.release(a);
+  p.append(b, 0, numbers(321, 127));
+  for (int32_t t = 0; t < 448; ++t) ASSERT_EQ(*p.k(b, 0, t), static_cast<float>(t));
+  EXPECT_EQ(p.cache.parked_bytes(), 6 * p.cache.bytes() / 4);
+  p.cache.release(b);
+  EXPECT_EQ(p.cache.parked_blocks(), 0);
 }
 
 TEST(Cache, AccountsForItsMemory) {

@@ -73,6 +73,10 @@ TEST_P(Orthros, EachRegimeComputesTheRowsOfItsFormula) {
 TEST_P(Orthros, ADepthSweepHasTheSameBitsWithAndWithoutReuse) {
   check_depth_sweep_reuse(shape(), device(), type());
 }
+TEST_P(Orthros, ParkedKeysChangeNothing) {
+  check_parked_keys(shape(), device(), type());
+}
+
 class OrthrosH : public testing::Test {
  protected:
   void SetUp() override {

@@ -430,6 +430,32 @@ TEST(Scheduler, SweepsAreAnsweredTheSameWithLittleMemoryAndInsertedNeedles) {
   }
 }
 
+// Keys that only output rows still read may lie elsewhere.
+TEST(Scheduler, AnswersTheSameWithKeysParked) {
+  HashModel model({.layers = {Layer::window, Layer::window}, .window = 70, .two_streams = true});
+  Rng rng(12);
+  std::vector<Request> requests{GenerateRequest{.prompt = random_ids(rng, 1000, 13), .max_new_tokens = 9},
+                                NllRequest{random_ids(rng, 1090, 13), {{40, 500, 1089}}},
+                                GenerateRequest{.prompt = random_ids(rng, 30, 13), .max_new_tokens = 100}};
+  for (const Request& request : depth_sweep(rng, 1100, 10, false)) requests.push_back(request);
+  const std::vector<std::string> want = all_expected(model, requests);
+  const int64_t block = Cache::bytes_per_block(model.state_specs(), DType::f32);
+  for (const int64_t n_blocks : {4, 7, 12, 18, 30}) {  // one prompt of 1,100 takes 18
+    SchedulerOptions options;
+    options.memory.batch_size = 2;
+    options.memory.chunk = 64;
+    options.memory.bytes = n_blocks * block + 100 * (2 * 68 + 66);
+    options.memory.parked_bytes = 25 * block;
+    EXPECT_EQ(run(model, requests, options).answers, want) << n_blocks;
+  }
+  SchedulerOptions options;
+  options.memory.bytes = 9 * block + 100 * (2 * 68 + 66);
+  options.memory.chunk = 64;
+  options.memory.batch_size = 1;
+  options.memory.parked_bytes = 2 * block;
+  EXPECT_NE(run(model, requests, options).answers[0].find("the longest that fits"), std::string::npos);
+}
+
 TEST(Scheduler, ComputesAFullPrefixHitWithOneOutputRow) {
   HashModel model({.layers = {Layer::window}, .window = 4, .two_streams = true});
   Rng rng(2);

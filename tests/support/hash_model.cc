@@ -71,6 +71,7 @@ std::vector<engine::StateSpec> HashModel::state_specs() const {
       const bool windowed = layer == Layer::window && !options_.two_streams;
       specs.push_back(
           {.n_kv_heads = 1, .k_dim = kPieces, .v_dim = 1, .window = windowed ? options_.window : 0, .state_bytes = 0});
+      if (layer == Layer::window && options_.two_streams) specs.back().base_window = options_.window;
     }
   }
   return specs;

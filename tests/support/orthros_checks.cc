@@ -301,6 +301,39 @@ void check_depth_sweep_reuse(const OrthrosShape& shape, const MakeContext& make_
   }
 }
 
+void check_parked_keys(const OrthrosShape& shape, const MakeContext& make_context, DType type) {
+  if (!shape.layers.empty()) return;  // base rows of a full layer read every key
+  OrthrosRunner runner(tiny_orthros(shape), make_context, type);
+  const Ids ids = random_ids(500);
+  const std::vector<engine::Request> requests{
+      engine::GenerateRequest{.prompt = ids, .max_new_tokens = 20, .ignore_eos = true},
+      engine::NllRequest{ids, {{77, 300, 499}}}};
+  const int64_t block = engine::Cache::bytes_per_block(runner.model().state_specs(), type);
+  std::vector<std::vector<float>> first(requests.size());
+  for (const bool parked : {false, true}) {
+    engine::SchedulerOptions options;
+    options.memory.kv_dtype = type;
+    options.memory.chunk = 64;
+    options.memory.batch_size = 1;
+    if (parked) options.memory.bytes = runner.model().scratch_bytes(66, 65) + 5 * block;
+    options.memory.parked_bytes = 20 * block;
+    options.allow_beyond_window = true;
+    engine::Scheduler scheduler(runner.model(), runner.context(), nullptr, options);
+    scheduler.answer(
+        requests,
+        [&](const engine::Answer& answer) {
+          const auto* generated = std::get_if<engine::GenerateAnswer>(&answer.result);
+          ASSERT_FALSE(std::holds_alternative<engine::Failure>(answer.result));
+          const auto values =
+              generated != nullptr ? generated->logprobs : std::get<engine::NllAnswer>(answer.result).nll;
+          if (!parked) first[answer.index] = values;
+          EXPECT_TRUE(values == first[answer.index]) << answer.index;
+        },
+        StopFlag{});
+    EXPECT_EQ(scheduler.cache()->parked_bytes() > 0, parked);
+  }
+}
+
 void check_gdn_base_rows(const std::filesystem::path& folder, const MakeContext& make_context, DType type) {
   OrthrosRunner runner(folder, make_context, type);
   const Ids ids = random_ids(kLength, runner.model().info().vocab_size);

@@ -29,6 +29,8 @@ void check_regimes(const OrthrosShape& shape, const MakeContext& make_context);
 
 // The same answers to a depth sweep with and without reuse, from fewer rows.
 void check_depth_sweep_reuse(const OrthrosShape& shape, const MakeContext& make_context, engine::DType type);
+// The same answers with most keys parked.
+void check_parked_keys(const OrthrosShape& shape, const MakeContext& make_context, engine::DType type);
 
 // 9, for Orthros-H, from a checkpoint of this repository: base rows are the same with and without output rows; with a
 // convolution that passes its input through, a wide window and no affine, the model is its backbone up to `tolerance`.
