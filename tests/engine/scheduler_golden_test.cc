@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "engine/scheduler.h"
 #include "tests/support/golden_model.h"
 #include "tests/support/golden_scheduler.h"
 #include "tests/support/paths.h"
@@ -34,6 +35,26 @@ INSTANTIATE_TEST_SUITE_P(Families, SchedulerGolden,
 
 TEST(SchedulerOrthros, ADepthSweepHasTheSameBitsWithAndWithoutReuse) {
   check_depth_sweep(model("orthros_qwen3_pre"));
+}
+
+TEST(SchedulerRecurrent, AStateLargerThanTheMemoryFailsTheRequestAlone) {
+  GoldenModel golden(model("mamba2"), engine::DType::f32);
+  engine::SchedulerOptions options;
+  options.memory.chunk = 16;
+  options.memory.batch_size = 1;
+  options.memory.bytes = 64;
+  engine::Scheduler scheduler(golden.model(), golden.context(), nullptr, options);
+  const std::vector<engine::Request> requests{engine::NllRequest{.tokens = {1, 2, 3, 4}}};
+  int n = 0;
+  const auto check = [&](const engine::Answer& answer) {
+    ++n;
+    const auto* failure = std::get_if<engine::Failure>(&answer.result);
+    ASSERT_NE(failure, nullptr);
+    EXPECT_EQ(failure->code, ErrorCode::resource);
+    EXPECT_NE(failure->message.find("memory"), std::string::npos) << failure->message;
+  };
+  scheduler.answer(requests, check, StopFlag{});
+  EXPECT_EQ(n, 1);
 }
 
 // ---- Engine::open
