@@ -313,9 +313,9 @@ void check_parked_keys(const OrthrosShape& shape, const MakeContext& make_contex
   for (const bool parked : {false, true}) {
     engine::SchedulerOptions options;
     options.memory.kv_dtype = type;
-    options.memory.chunk = 64;
+    options.memory.chunk = 16;
     options.memory.batch_size = 1;
-    if (parked) options.memory.bytes = runner.model().scratch_bytes(66, 65) + 5 * block;
+    if (parked) options.memory.bytes = runner.model().scratch_bytes(16 + 2, 16 + 1) + 5 * block;
     options.memory.parked_bytes = 20 * block;
     options.allow_beyond_window = true;
     engine::Scheduler scheduler(runner.model(), runner.context(), nullptr, options);
