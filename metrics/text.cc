@@ -124,6 +124,19 @@ std::string nfkc(std::string_view text) {
   return result;
 }
 
+std::optional<size_t> find_ignoring_case(std::string_view text, std::string_view needle) {
+  const auto folded = [](std::string_view in) {
+    std::u32string out = to_code_points(in);
+    for (char32_t& c : out) c = static_cast<char32_t>(u_tolower(u_toupper(static_cast<UChar32>(c))));
+    return out;
+  };
+  const size_t at = folded(text).find(folded(needle));
+  if (at == std::u32string::npos) return std::nullopt;
+  size_t bytes = 0;
+  for (size_t i = 0; i < at; ++i) bytes += static_cast<size_t>(decode_utf8(text, bytes).length);
+  return bytes;
+}
+
 std::string lower(std::string_view text) {
   if (std::all_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x80; })) {
     std::string out(text);
@@ -136,6 +149,24 @@ std::string lower(std::string_view text) {
   std::string out;
   in.toUTF8String(out);
   return out;
+}
+
+std::string upper(std::string_view text) {
+  icu::UnicodeString in = icu::UnicodeString::fromUTF8(replace_invalid_utf8(text));
+  in.toUpper(icu::Locale::getRoot());
+  std::string out;
+  in.toUTF8String(out);
+  return out;
+}
+
+std::string capitalized(std::string_view text) {
+  if (text.empty()) return {};
+  const DecodedChar first = decode_utf8(text, 0);
+  icu::UnicodeString head(static_cast<UChar32>(first.code_point));
+  head.toTitle(nullptr, icu::Locale::getRoot());
+  std::string out;
+  head.toUTF8String(out);
+  return out + lower(text.substr(static_cast<size_t>(first.length)));
 }
 
 std::string_view first_answer_line(std::string_view text) {

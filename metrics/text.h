@@ -2,6 +2,8 @@
 // Pure functions of their arguments; text is UTF-8, and invalid bytes never match anything but themselves.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,10 @@ namespace hayfork::metrics {
 
 // Bytes of `needle` anywhere in `text`. An empty needle is in every text.
 bool contains(std::string_view text, std::string_view needle);
+
+// Where `needle` begins in `text`, in bytes, letters matched in either case as Python's re.IGNORECASE does: character
+// by character, so that the Kelvin sign is a k, the long s an s, but sharp s is not "SS".
+std::optional<size_t> find_ignoring_case(std::string_view text, std::string_view needle);
 
 // Share of `references` found in `prediction`, both lower-cased as Python does (RULER: string_match_all,
 // scripts/eval/synthetic/constants.py). 0…1. Requires: references not empty.
@@ -21,6 +27,9 @@ double string_match_part(std::string_view prediction, const std::vector<std::str
 std::string nfkc(std::string_view text);
 // Lower case as Python's str.lower: full Unicode mapping, no locale. Invalid UTF-8 becomes U+FFFD first.
 std::string lower(std::string_view text);
+std::string upper(std::string_view text);  // str.upper
+// Python's str.capitalize: the first character in title case ("ß" becomes "Ss"), all others lower-cased.
+std::string capitalized(std::string_view text);
 
 // Text up to the line feed that follows its first non-blank line: what counts as the answer when nothing stopped it.
 std::string_view first_answer_line(std::string_view text);

@@ -2,7 +2,14 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tasks/choice.h"
+#include "tasks/custom.h"
+#include "tasks/forms/forms.h"
+#include "tasks/groups.h"
 #include "tasks/niah.h"
+#include "tasks/opencompass.h"
+#include "tasks/recall.h"
+#include "tasks/rolling.h"
 #include "tasks/ruler.h"
 #include "tasks/tasks.h"
 
@@ -22,6 +29,25 @@ size_t edit_distance(std::string_view a, std::string_view b) {
         d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   return d[a.size()][b.size()];
+}
+
+std::unique_ptr<Task> make_lm_eval(const std::string& name, const TaskOptions& options, const TextContext& text) {
+  for (const DocumentForm& form : lm_eval_forms())
+    if (form.name == name) return make_choice_task(form, options, text);
+  HAY_CHECK(false, name);
+}
+
+void add_choice_tasks(std::vector<TaskEntry>& table) {
+  for (auto make : {choice_groups, rolling_tasks, recall_tasks, opencompass_tasks})
+    for (TaskEntry& entry : make()) table.push_back(std::move(entry));
+  for (const DocumentForm& form : lm_eval_forms())
+    table.push_back({form.name,
+                     "choice",
+                     "choice",
+                     "multiple choice, as lm-evaluation-harness asks it",
+                     {},
+                     choice_options(),
+                     make_lm_eval});
 }
 
 }  // namespace
@@ -72,12 +98,14 @@ const std::vector<TaskEntry>& task_table() {
     for (const std::string& name : ruler_members())
       table.push_back(
           {name, "ruler", "generate", "one of RULER's thirteen tasks", {}, ruler_options(), make_ruler, nullptr});
+    add_choice_tasks(table);
     return table;
   }();
   return kTable;
 }
 
 const TaskEntry& find_task(std::string_view name) {
+  if (is_task_file(name)) return task_file_entry(std::string(name));
   std::vector<std::string> names;
   for (const TaskEntry& entry : task_table()) {
     if (entry.name == name) return entry;

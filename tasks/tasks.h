@@ -70,6 +70,7 @@ struct TextContext {
   ChatRenderer chat = {};       // empty: no chat template
   std::string system = {};      // system text; needs chat
   int64_t max_length = 0;       // the model's window in tokens; 0: unknown or not to be checked
+  int64_t window = 0;           // the same for tasks that cut what is too long, checked or not; 0: unknown
   std::string hints_json = {};  // hayfork.json of the checkpoint, as text: {"niah":{"kind":"secret"}}; "" when absent
 };
 
@@ -202,6 +203,13 @@ class Task {
   // `answers` in the order of sample.requests, one each. A Failure makes the sample failed, never a 0. Only targets and
   // the key of `sample` are used, so that stored answers can be scored again.
   virtual SampleScore score(const Sample& sample, std::span<const engine::Answer> answers) const = 0;
+
+  // A sample's score again from what a store keeps of it: its options' sums, or the text that was generated. Nothing
+  // when that is not enough.
+  virtual std::optional<SampleScore> rescore(const SampleKey& /*key*/, std::span<const ChoiceValue> /*choices*/,
+                                             const std::string& /*response*/) const {
+    return std::nullopt;
+  }
 
   // Sorted by slice, metric, filter.
   virtual std::vector<Aggregate> fold(std::span<const FoldRow> rows) const = 0;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
+#include "engine/text/jinja_from_json.h"
 #include "engine/text/jinja_interpreter.h"
 #include "engine/text/jinja_text.h"
 
@@ -14,10 +15,8 @@ namespace hayfork::engine {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using jinja::Dict;
 using jinja::Runtime;
 using jinja::Value;
-using jinja::Values;
 
 // transformers: utils/chat_template_utils.py, for the tag, the order of the names and the messages' checks.
 constexpr std::string_view kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
@@ -50,34 +49,6 @@ void measure(const Json& json, int depth, InputSize& size) {
     }
   } else if (json.is_array()) {
     for (const Json& value : json) measure(value, depth + 1, size);
-  }
-}
-
-Value to_value(Runtime& rt, const Json& json) {
-  switch (json.type()) {
-    case Json::value_t::boolean:
-      return Value(json.get<bool>());
-    case Json::value_t::number_integer:
-      return Value(json.get<int64_t>());
-    case Json::value_t::number_unsigned:
-      if (json.get<uint64_t>() > INT64_MAX) bad_request("a chat message holds an integer beyond 64 bits");
-      return Value(json.get<int64_t>());
-    case Json::value_t::number_float:
-      return Value(json.get<double>());
-    case Json::value_t::string:
-      return Value::string(rt, replace_invalid_utf8(json.get_ref<const std::string&>()));
-    case Json::value_t::array: {
-      Values items;
-      for (const Json& item : json) items.push_back(to_value(rt, item));
-      return Value::list(rt, std::move(items));
-    }
-    case Json::value_t::object: {
-      Dict dict;
-      for (const auto& [key, value] : json.items()) dict.set(rt, Value::string(rt, key), to_value(rt, value));
-      return Value::dict(rt, std::move(dict));
-    }
-    default:
-      return Value::none();
   }
 }
 
@@ -197,10 +168,10 @@ std::string ChatTemplate::render(const ChatRequest& request) const {
       const bool taken = name == "add_generation_prompt" ||
                          std::any_of(lists.begin(), lists.end(), [&](const auto& list) { return name == list.first; });
       if (taken) bad_request(fmt::format("the template variable {} is set by the request itself", name));
-      interpreter.define(name, to_value(rt, value));
+      interpreter.define(name, jinja::from_json(rt, value));
     }
   }
-  for (const auto& [name, json] : lists) interpreter.define(name, json ? to_value(rt, *json) : Value::none());
+  for (const auto& [name, json] : lists) interpreter.define(name, json ? jinja::from_json(rt, *json) : Value::none());
   interpreter.define("add_generation_prompt", Value(request.add_generation_prompt));
 
   std::string rendered = interpreter.run(impl_->parsed);

@@ -112,6 +112,7 @@ Interpreter::Flow Interpreter::execute(const Stmt& stmt, const ScopePtr& scope, 
 void Interpreter::print(const Stmt& stmt, const ScopePtr& scope, std::string& out) {
   for (const ExprPtr& expr : stmt.exprs) {
     const Value value = evaluate(*expr, scope);
+    if (strict_ && value.is(Kind::undefined)) rt_.fail(value.text());
     if (value.is(Kind::string))
       write(out, value.text());
     else

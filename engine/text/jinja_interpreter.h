@@ -32,6 +32,8 @@ class Interpreter {
   Interpreter(Runtime& rt, size_t max_output)
       : rt_(rt), max_output_(max_output), root_(std::make_shared<Scope>(nullptr)) {}
   void define(const std::string& name, Value value) { root_->set(name, std::move(value)); }
+  // Undefined values cannot be printed (Jinja's StrictUndefined) instead of being nothing.
+  void refuse_undefined() { strict_ = true; }
   std::string run(const Template& parsed);
 
   enum class Flow : uint8_t { normal, break_, continue_ };
@@ -72,6 +74,7 @@ class Interpreter {
 
   Runtime& rt_;
   const size_t max_output_;
+  bool strict_ = false;
   size_t written_ = 0;  // bytes in all texts being written: the output, and those of macros and blocks under way
   ScopePtr root_;
 };

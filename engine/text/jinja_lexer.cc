@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kMaxTokens = 1 << 20;
 
-// Line ends become LF, and one at the very end is dropped (keep_trailing_newline is off).
-std::string normalize_newlines(std::string_view source) {
+// Line ends become LF, and one at the very end is dropped unless the rules keep it (keep_trailing_newline).
+std::string normalize_newlines(std::string_view source, Rules rules) {
   std::string out;
   for (size_t i = 0; i < source.size(); ++i) {
     if (source[i] == '\r') {
@@ -25,7 +25,7 @@ std::string normalize_newlines(std::string_view source) {
       out += source[i];
     }
   }
-  if (out.ends_with('\n')) out.pop_back();
+  if (rules == Rules::chat && out.ends_with('\n')) out.pop_back();
   return out;
 }
 
@@ -36,7 +36,8 @@ bool is_word(char32_t c) {
 
 class Lexer {
  public:
-  Lexer(std::string_view source, const std::string& name) : source_(normalize_newlines(source)), name_(name) {}
+  Lexer(std::string_view source, const std::string& name, Rules rules)
+      : source_(normalize_newlines(source, rules)), name_(name), trims_(rules == Rules::chat) {}
 
   std::vector<Token> run() {
     if (const auto bad = find_invalid_utf8(source_)) fail(fmt::format("invalid UTF-8 at byte {}", *bad));
@@ -108,7 +109,7 @@ class Lexer {
   void data(std::string text, char sign, bool lstrip) {
     if (sign == '-') {
       text = strip_space(text, Side::right);
-    } else if (sign != '+' && lstrip) {
+    } else if (sign != '+' && lstrip && trims_) {
       const size_t line_start = text.rfind('\n') + 1;  // 0 when there is none
       if ((line_start > 0 || line_starting_) &&
           strip_space(std::string_view(text).substr(line_start), Side::both).empty())
@@ -122,7 +123,7 @@ class Lexer {
     size_t end = position_ + (sign ? 1 : 0) + mark.size();
     if (sign == '-')
       end = skip_space(end);
-    else if (sign == '\0' && trims_newline && end < source_.size() && source_[end] == '\n')
+    else if (trims_ && sign == '\0' && trims_newline && end < source_.size() && source_[end] == '\n')
       ++end;
     line_starting_ = source_[end - 1] == '\n';
     advance(end);
@@ -364,6 +365,7 @@ class Lexer {
 
   const std::string source_;
   const std::string& name_;
+  bool trims_;
   std::vector<Token> tokens_;
   size_t position_ = 0;
   int line_ = 1;
@@ -372,8 +374,8 @@ class Lexer {
 
 }  // namespace
 
-std::vector<Token> tokenize(std::string_view source, const std::string& name) {
-  return Lexer(source, name).run();
+std::vector<Token> tokenize(std::string_view source, const std::string& name, Rules rules) {
+  return Lexer(source, name, rules).run();
 }
 
 }  // namespace hayfork::engine::jinja

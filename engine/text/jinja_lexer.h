@@ -1,4 +1,4 @@
-// The template's text cut into tokens, with Jinja's whitespace rules under trim_blocks and lstrip_blocks applied.
+// The template's text cut into tokens, with Jinja's whitespace rules applied.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,12 @@
 #include <vector>
 
 namespace hayfork::engine::jinja {
+
+// How the environment around a template is set up.
+enum class Rules : uint8_t {
+  chat,   // transformers: trim_blocks, lstrip_blocks, a line feed at the very end is dropped
+  plain,  // lm-evaluation-harness: text stays as it is
+};
 
 enum class TokenKind : uint8_t {
   data,
@@ -29,6 +35,6 @@ struct Token {
 };
 
 // `name` is for messages. Throws: Error(corrupt, model) with the line.
-std::vector<Token> tokenize(std::string_view source, const std::string& name);
+std::vector<Token> tokenize(std::string_view source, const std::string& name, Rules rules = Rules::chat);
 
 }  // namespace hayfork::engine::jinja

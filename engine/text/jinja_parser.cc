@@ -307,10 +307,14 @@ std::unique_ptr<Stmt> Parser::parse_simple(Stmt::Kind kind, int line) {
   return make_stmt(kind, line);
 }
 
-Template parse_template(std::string_view source, const std::string& name) {
-  Template parsed{Parser(tokenize(source, name), name).run(), {}};
+Template parse_template(std::string_view source, const std::string& name, Rules rules) {
+  Template parsed{Parser(tokenize(source, name, rules), name).run(), {}};
   resolve_hidden_names(parsed);
   return parsed;
+}
+
+Template parse_template(std::string_view source, const std::string& name) {
+  return parse_template(source, name, Rules::chat);
 }
 
 }  // namespace hayfork::engine::jinja

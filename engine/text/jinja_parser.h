@@ -125,4 +125,7 @@ class Parser::Nested {
   Parser& parser_;
 };
 
+// parse_template of jinja_ast.h under other rules.
+Template parse_template(std::string_view source, const std::string& name, Rules rules);
+
 }  // namespace hayfork::engine::jinja

@@ -43,6 +43,17 @@ constexpr CodeText kCodes[] = {
      "agree too."},
     {"HAY-W032", "an imported run's model is not verified",
      "The files do not hold the weights' digest. Comparisons with it say \"unverified model\"."},
+    {"HAY-W040", "documents stand more than once in a data set",
+     "Each is asked and counted, as upstream does; comparisons pair them by their occurrence."},
+    {"HAY-W041", "questions with two equal options",
+     "The first of equal scores is chosen, as upstream does; if the second is the gold one, the question cannot be "
+     "answered right."},
+    {"HAY-W042", "a row of a data set cannot be used",
+     "The message names file, line and field. Correct the file; or keep the row with --keep-broken: its document fails "
+     "and is left out of every mean, the others go on."},
+    {"HAY-W043", "rows that are no part of a task",
+     "The suite's own runner drops rows whose answer has fewer than two characters; they are not asked and not "
+     "counted."},
     {"HAY-E001", "an error ended a run, or closing the database",
      "The message says which. What was stored before is kept; hayfork resume goes on."},
     {"0", "done", "Everything asked for was done; a gate passed."},

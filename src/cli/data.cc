@@ -15,6 +15,10 @@
 #include "cli/output.h"
 #include "cli/suggest.h"
 #include "cli/verbs.h"
+#include "datasets/catalog.h"
+#include "datasets/import.h"
+#include "datasets/records.h"
+#include "tasks/row_faults.h"
 
 namespace hayfork::cli {
 namespace {
@@ -29,41 +33,13 @@ struct DataOptions {
   std::string data, name, source, license;
   std::vector<std::string> words;  // NAME, then SPLIT=FILE…
   OutputOptions output;
-  bool force = false;
+  bool force = false, keep_broken = false;
 };
 
 fs::path data_folder(const DataOptions& options) {
   if (!options.data.empty()) return options.data;
   throw Error(ErrorCode::usage, ErrorSubject::general, "no data folder",
               {.next = "give --data DIR, or set HAYFORK_DATA"});
-}
-
-struct Counted {
-  int64_t n_rows = 0, n_bytes = 0;
-  std::string sha256;
-};
-
-// Every line must be a JSON object.
-Counted count_rows(const fs::path& path) {
-  const FileMap map(path, ErrorSubject::data);
-  const std::string_view text(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size());
-  Counted counted{.n_bytes = static_cast<int64_t>(text.size()), .sha256 = sha256_hex(text)};
-  int64_t n = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = text.substr(begin, end - begin);
-    begin = end + 1;
-    ++n;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string where = fmt::format("{}:{}", path.string(), n);
-    if (!parse_json(line, where, ErrorSubject::data).is_object()) {
-      throw Error(ErrorCode::corrupt, ErrorSubject::data, "a row is no JSON object", {.where = where});
-    }
-    ++counted.n_rows;
-  }
-  if (counted.n_rows == 0)
-    throw Error(ErrorCode::corrupt, ErrorSubject::data, "the file holds no rows", {.where = path.string()});
-  return counted;
 }
 
 json read_manifest(const fs::path& folder) {
@@ -128,6 +104,42 @@ bool plain_name(const std::string& name) {
   });
 }
 
+// "test=a.jsonl" or "validation=dev.jsonl,dev-labels.lst".
+struct SplitFile {
+  std::string split;
+  fs::path file, labels;
+};
+
+SplitFile split_file(const std::string& name, const std::string& word) {
+  const size_t equals = word.find('=');
+  const std::string split = word.substr(0, equals);
+  if (equals == std::string::npos || !plain_name(split) || !plain_name(name)) {
+    throw Error(ErrorCode::usage, ErrorSubject::general, fmt::format("data add: cannot use \"{}\"", word),
+                {.why = "want NAME SPLIT=FILE…, names of letters, digits, _ - ."});
+  }
+  std::string file = word.substr(equals + 1), labels;
+  if (const size_t comma = file.rfind(','); comma != std::string::npos && file.ends_with(".lst")) {
+    labels = file.substr(comma + 1);
+    file.resize(comma);
+  }
+  return {split, file, labels};
+}
+
+// Rows that no task could use: refused, unless they are to be kept.
+void check_faults(const std::vector<std::string>& faults, size_t n_rows, bool keep, const std::string& file,
+                  Console& console) {
+  if (faults.empty()) return;
+  constexpr size_t kShown = 5;
+  for (size_t i = 0; i < std::min(faults.size(), kShown); ++i) console.warn("HAY-W042", faults[i]);
+  const std::string what = fmt::format("{} of {} rows cannot be used", faults.size(), n_rows);
+  if (!keep)
+    throw Error(ErrorCode::corrupt, ErrorSubject::data, what,
+                {.where = file,
+                 .why = faults.front(),
+                 .next = "correct the file, or add it with --keep-broken: those documents fail, the others go on"});
+  console.note(what + "; they are kept, and will fail");
+}
+
 int add(const DataOptions& options, Console& console) {
   if (options.words.size() < 2) {
     throw Error(ErrorCode::usage, ErrorSubject::general, "data add needs a name and files",
@@ -137,29 +149,39 @@ int add(const DataOptions& options, Console& console) {
   const fs::path folder = data_folder(options) / name;
   json manifest = plain_name(name) ? read_manifest(folder) : json();
   if (manifest.is_null()) manifest = {{"schema", "hayfork/data/1"}, {"name", name}, {"splits", json::object()}};
-  if (!options.source.empty()) manifest["source"] = options.source;
-  if (!options.license.empty()) manifest["license"] = options.license;
+  const datasets::CatalogEntry* known = datasets::find_in_catalog(name);
+  for (const auto& [key, given, otherwise] : {std::tuple{"source", options.source, known ? known->source : ""},
+                                              std::tuple{"license", options.license, known ? known->license : ""}}) {
+    if (!given.empty())
+      manifest[key] = given;
+    else if (!manifest.contains(key) && *otherwise != '\0')
+      manifest[key] = otherwise;
+  }
   for (size_t i = 1; i < options.words.size(); ++i) {
-    const std::string& word = options.words[i];
-    const size_t equals = word.find('=');
-    const std::string split = word.substr(0, equals);
-    if (equals == std::string::npos || !plain_name(split) || !plain_name(name)) {
-      throw Error(ErrorCode::usage, ErrorSubject::general, fmt::format("data add: cannot use \"{}\"", word),
-                  {.why = "want NAME SPLIT=FILE…, names of letters, digits, _ - ."});
-    }
-    const fs::path from = word.substr(equals + 1), to = folder / (split + ".jsonl");
-    const Counted counted = count_rows(from);
+    const SplitFile from = split_file(name, options.words[i]);
+    const fs::path to = folder / (from.split + ".jsonl");
     std::error_code error;
     if (fs::exists(to, error) && !options.force) {
-      throw Error(ErrorCode::usage, ErrorSubject::general, fmt::format("{} has a split \"{}\" already", name, split),
+      throw Error(ErrorCode::usage, ErrorSubject::general,
+                  fmt::format("{} has a split \"{}\" already", name, from.split),
                   {.where = to.string(), .next = "--force replaces it"});
     }
+    datasets::Imported imported = datasets::import_rows(name, from.file, from.labels);
+    std::string text;
+    for (const std::string& line : imported.lines) text += line + "\n";
+    std::vector<std::string> faults = std::move(imported.faults);
+    for (std::string& fault : tasks::row_faults(name, datasets::parse_records(text, to.string())))
+      faults.push_back(std::move(fault));
+    check_faults(faults, imported.lines.size(), options.keep_broken, from.file.string(), console);
     fs::create_directories(folder, error);
-    write_file_atomically(to, read_file(from, ErrorSubject::data, size_t{1} << 34));
-    manifest["splits"][split] = {
-        {"rows", counted.n_rows}, {"bytes", counted.n_bytes}, {"sha256", counted.sha256}, {"added", utc_now()}};
-    console.note(fmt::format("{}/{}: {} rows, {}", name, split, counted.n_rows,
-                             format_bytes(static_cast<double>(counted.n_bytes))));
+    write_file_atomically(to, text);
+    manifest["splits"][from.split] = {{"rows", imported.lines.size()},
+                                      {"bytes", text.size()},
+                                      {"sha256", sha256_hex(text)},
+                                      {"from", from.file.filename().string()},
+                                      {"added", utc_now()}};
+    console.note(fmt::format("{}/{}: {} rows, {}", name, from.split, imported.lines.size(),
+                             format_bytes(static_cast<double>(text.size()))));
   }
   write_file_atomically(folder / "manifest.json", manifest.dump(1) + "\n");
   return 0;
@@ -180,7 +202,7 @@ int verify(const DataOptions& options, Console& console) {
       std::string state = "ok";
       if (!fs::exists(path, ignored)) {
         state = "missing";
-      } else if (count_rows(path).sha256 != text_of(about, "sha256")) {
+      } else if (sha256_hex(read_file(path, ErrorSubject::data, size_t{1} << 34)) != text_of(about, "sha256")) {
         state = "changed";
       }
       n_bad += state == "ok" ? 0 : 1;
@@ -208,11 +230,15 @@ Action declare_data_list(Flags& flags) {
 
 Action declare_data_add(Flags& flags) {
   auto options = declare(flags);
-  flags.arguments("NAME SPLIT=FILE", options->words, "The data set's name, then its splits: test=test.jsonl.")
+  flags
+      .arguments("NAME SPLIT=FILE", options->words,
+                 "The data set's name, then its splits: test=test.jsonl. A file of labels follows a comma.")
       .required = true;
   flags.text("source", options->source, "TEXT", "Where it comes from.").configurable = false;
   flags.text("license", options->license, "TEXT", "Its licence.").configurable = false;
   flags.toggle("force", options->force, "Replace splits that are there.").configurable = false;
+  flags.toggle("keep-broken", options->keep_broken, "Add the file though rows of it cannot be used: those will fail.")
+      .configurable = false;
   return [options](Console& console) { return add(*options, console); };
 }
 

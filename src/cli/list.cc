@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -96,16 +97,31 @@ int list_models(const ListOptions& options, Console& console) {
   return 0;
 }
 
+// Subjects of exams: people see their groups.
+constexpr size_t kManyMembers = 20;
+
+std::set<std::string> members_of_large_groups() {
+  std::set<std::string> names;
+  for (const tasks::TaskEntry& entry : tasks::task_table())
+    if (entry.members.size() > kManyMembers && entry.name != "hybrid_short")
+      names.insert(entry.members.begin(), entry.members.end());
+  return names;
+}
+
 int list_tasks(const ListOptions& options, Console& console) {
+  const std::set<std::string> hidden = for_people(options) ? members_of_large_groups() : std::set<std::string>();
   Section section{
       .name = "tasks",
       .table = {{{.name = "task"}, {.name = "family"}, {.name = "kind"}, {.name = "summary"}, {.name = "options"}},
                 {}}};
   for (const tasks::TaskEntry& entry : tasks::task_table()) {
+    if (hidden.contains(entry.name)) continue;
     std::string keys;
     for (const tasks::OptionDef& option : entry.options) keys += (keys.empty() ? "" : " ") + option.key;
     section.table.rows.push_back({entry.name, entry.family, entry.kind, entry.summary, keys});
   }
+  if (!hidden.empty())
+    section.notes.push_back(fmt::format("{} tasks of one subject are not shown: -o csv lists them", hidden.size()));
   print(console, {"list-tasks", {std::move(section)}}, options.output);
   return 0;
 }
@@ -116,6 +132,8 @@ int list_suites(const ListOptions& options, Console& console) {
     if (entry.members.empty()) continue;
     std::string members;
     for (const std::string& member : entry.members) members += (members.empty() ? "" : ", ") + member;
+    if (for_people(options) && entry.members.size() > kManyMembers)
+      members = fmt::format("{} tasks", entry.members.size());
     section.table.rows.push_back({entry.name, members, entry.summary});
   }
   print(console, {"list-suites", {std::move(section)}}, options.output);

@@ -99,6 +99,7 @@ Plan make_plan(RunConfig config, const EngineFlags& flags, bool digest, Console&
   config.dtype = info.dtype;
   config.kv_dtype = info.kv_dtype;
   plan.text = text_side(config, plan.engine->tokenizer(), config.allow_beyond_window ? 0 : info.max_length, events);
+  if (!config.allow_beyond_window) plan.text.context.window = info.max_length;
   // Tasks are made unchecked, so that one error can name every length that does not fit.
   TextSide unchecked = plan.text;
   unchecked.context.max_length = 0;

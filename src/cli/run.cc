@@ -38,6 +38,10 @@ std::vector<std::string> task_names(const std::vector<std::string>& words) {
       continue;
     }
     nlohmann::ordered_json list = datasets::load_yaml(word, {.typed = false});
+    if (list.is_object() && list.contains("task")) {  // a task of its own (tasks/custom.h)
+      names.push_back(word);
+      continue;
+    }
     if (list.is_object() && list.size() == 1 && list.contains("tasks")) list = nlohmann::ordered_json(list["tasks"]);
     const bool sound =
         list.is_array() && std::all_of(list.begin(), list.end(), [](const auto& item) { return item.is_string(); });

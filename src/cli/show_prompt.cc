@@ -103,6 +103,22 @@ void print_for_people(int64_t index, const tasks::Sample& sample, const engine::
   if (!targets.empty()) console.out(fmt::format("target  {}\n", targets));
 }
 
+void print_sample(const tasks::Task& task, int64_t i, const engine::Tokenizer& tokenizer, const PromptOptions& options,
+                  Console& console) {
+  if (options.format != "table") {
+    if (const std::string row = task.upstream_row(i); !row.empty()) {
+      console.out(row + "\n");  // a benchmark with a file format of its own
+      return;
+    }
+  }
+  const tasks::Sample sample = task.sample(i);
+  if (options.format == "table") {
+    print_for_people(i, sample, tokenizer, options.ids, console);
+  } else {
+    console.out(sample_json(i, sample, tokenizer).dump(-1, ' ', true, ordered_json::error_handler_t::replace) + "\n");
+  }
+}
+
 int run(const PromptOptions& options, Console& console) {
   RunConfig config = options.config;
   config.tasks = {options.task};
@@ -110,6 +126,7 @@ int run(const PromptOptions& options, Console& console) {
                                                                           : std::filesystem::path(config.tokenizer));
   const TextSide text = text_side(config, tokenizer.get(), 0, {});
   const auto tasks = make_tasks(config, text, console.events());
+  int status = 0;
   for (const auto& task : tasks) {
     const int64_t n = task->n_samples();
     if (options.index && *options.index >= n) {
@@ -120,18 +137,16 @@ int run(const PromptOptions& options, Console& console) {
     const int64_t first = options.index.value_or(0);
     const int64_t end = options.index ? first + 1 : n;
     for (int64_t i = first; i < end; ++i) {
-      const tasks::Sample sample = task->sample(i);
-      if (options.format == "table") {
-        print_for_people(i, sample, *tokenizer, options.ids, console);
-      } else if (const std::string row = task->upstream_row(i); !row.empty()) {
-        console.out(row + "\n");  // a benchmark with a file format of its own
-      } else {
-        console.out(sample_json(i, sample, *tokenizer).dump(-1, ' ', true, ordered_json::error_handler_t::replace) +
-                    "\n");
+      try {
+        print_sample(*task, i, *tokenizer, options, console);
+      } catch (const Error& error) {  // this document's; the others go on
+        if (error.subject() != ErrorSubject::data) throw;
+        status = 4;
+        console.warn("HAY-W012", fmt::format("{} {}: {}", task->info().name, i, error.what()));
       }
     }
   }
-  return 0;
+  return status;
 }
 
 }  // namespace

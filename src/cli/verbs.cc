@@ -44,6 +44,29 @@ const std::vector<Command>& table() {
        "The same plan minus what is stored; the result is bit for bit that of a run that was never stopped.",
        {"hayfork resume", "hayfork resume r7f3k"},
        declare_resume},
+      {"rescore",
+       kEvaluate,
+       "score stored answers again, without the model's weights",
+       "Every way of scoring is computed from what the database keeps of each sample: the options' sums, or the text "
+       "that "
+       "was written. Needs the model's tokenizer and the data sets. Samples of tasks that keep neither stay as they "
+       "are.",
+       {"hayfork rescore @last"},
+       declare_rescore},
+      {"task validate",
+       kEvaluate,
+       "check a task file, and the rows of its data set",
+       "A task file is YAML with lm-evaluation-harness's key names: task, dataset_path, dataset_kwargs, *_split, "
+       "output_type (multiple_choice, loglikelihood, generate_until), doc_to_text, doc_to_target, doc_to_choice, "
+       "num_fewshot, metric_list, generation_kwargs, description, delimiters. Keys that are not supported are errors.",
+       {"hayfork task validate mytask.yaml --data data"},
+       declare_task_validate},
+      {"task preview",
+       kEvaluate,
+       "the prompts a task file would send (the same as show prompt)",
+       "",
+       {"hayfork task preview mytask.yaml --model smollm2 --data data --index 0"},
+       declare_show_prompt},
 
       {"list runs",
        kLook,
@@ -200,9 +223,18 @@ const std::vector<Command>& table() {
       {"data list", kKeep, "data sets in the data folder", "", {}, declare_data_list},
       {"data add",
        kKeep,
-       "copy JSONL files into the data folder, with a manifest",
-       "Each row is checked; the manifest keeps source, licence, rows and SHA-256.",
-       {"hayfork data add mydata test=test.jsonl --source https://example.org --license CC0-1.0"},
+       "put a data set into the data folder, with a manifest",
+       "NAME is what tasks ask for (arc_easy, mmlu, race, …). Takes rows as Hugging Face's copies have them (JSONL, "
+       "one "
+       "JSON list, CSV, TSV), OLMES request files, and the original files of the sets that hayfork list tasks needs; "
+       "any "
+       "of them gzipped, and folders of files for MMLU, C-Eval, CMMLU and RACE. Rows are turned into the first form "
+       "and "
+       "checked; the manifest keeps source, licence, rows and SHA-256.",
+       {"hayfork data add arc_easy test=ARC-Easy-Test.jsonl train=ARC-Easy-Train.jsonl",
+        "hayfork data add piqa validation=dev.jsonl,dev-labels.lst",
+        "hayfork data add mmlu test=data/test dev=data/dev",
+        "hayfork data add mydata test=test.jsonl --source https://example.org --license CC0-1.0"},
        declare_data_add},
       {"data verify", kKeep, "compare the data folder with its manifests", "", {}, declare_data_verify},
       {"import",

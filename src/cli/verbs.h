@@ -8,6 +8,8 @@ namespace hayfork::cli {
 Action declare_demo(Flags& flags);
 Action declare_run(Flags& flags);
 Action declare_resume(Flags& flags);
+Action declare_rescore(Flags& flags);
+Action declare_task_validate(Flags& flags);
 Action declare_list_runs(Flags& flags);
 Action declare_list_models(Flags& flags);
 Action declare_list_tasks(Flags& flags);

@@ -1,0 +1,44 @@
+#include "tasks/turns.h"
+
+#include "base/utf8.h"
+#include "tasks/doc_fields.h"
+
+namespace hayfork::tasks {
+namespace {
+
+// Two texts with the delimiter between them, unless a blank stands there already.
+std::string joined(const std::string& a, const std::string& b, const std::string& delimiter) {
+  if (a.empty() || b.empty()) return a + b;
+  const bool blank = rstrip(a).size() < a.size() || lstrip(b).size() < b.size();
+  return a + (blank ? "" : delimiter) + b;
+}
+
+std::string chat_text(const TextContext& text, const Conversation& c) {
+  std::vector<ChatMessage> messages;
+  const std::string system = joined(text.system, c.description, c.fewshot_delimiter);
+  if (!system.empty()) messages.push_back({"system", system});
+  for (const auto& [question, answer] : c.demonstrations) {
+    messages.push_back({"user", question});
+    if (!answer.empty()) messages.push_back({"assistant", answer});
+  }
+  messages.push_back({"user", c.question});
+  return text.chat(messages, true);
+}
+
+}  // namespace
+
+std::string conversation_text(const TextContext& text, const Conversation& c) {
+  if (text.chat) return chat_text(text, c);
+  std::string out = c.description;
+  for (const auto& [question, answer] : c.demonstrations) {
+    out += question;
+    if (!answer.empty()) out += c.delimiter + answer + c.fewshot_delimiter;
+  }
+  return out + c.question;
+}
+
+std::string option_delimiter(const TextContext& text, const std::string& delimiter) {
+  return text.chat ? "" : delimiter;
+}
+
+}  // namespace hayfork::tasks
