@@ -171,7 +171,7 @@ struct Aggregate {
   std::optional<double> value;
   int64_t n = 0;
   std::optional<double> stderr_value, ci_low, ci_high;  // 95 %
-  std::string ci_method;                                // "wilson", "bca-b10000-splitmix64-seed0", …; "" without an interval
+  std::string ci_method;  // "wilson", "bca-b10000-splitmix64-seed0", …; "" without an interval
 };
 
 // One line of `--dry-run`: nothing is tokenized for it.
