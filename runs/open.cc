@@ -1,4 +1,5 @@
 // Opening the file: every way it can be wrong gets its own error, and nothing is written to a file that is not ours.
+#include <fcntl.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
@@ -68,17 +69,58 @@ void check_path(const fs::path& path, OpenMode mode) {
   }
 }
 
-void set_journal(Connection& db, const fs::path& path, const EventSink& events, const StoreOptions& options) {
-  const int64_t magic = options.file_system ? options.file_system(path) : statfs_magic(path);
+// Whether the folder's file system refuses locks: an NFS mount whose server has no lock daemon. SQLite would take the
+// refusal for another process's lock.
+bool refuses_locks(const fs::path& path) {
+  const std::string name = path.string() + fmt::format(".lock{}", getpid());
+  const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  ::unlink(name.c_str());
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_len = 1;
+  const bool refused = ::fcntl(fd, F_SETLK, &lock) != 0 && (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP);
+  ::close(fd);
+  return refused;
+}
+
+void set_up(Connection& db, const StoreOptions& options) {
+  sqlite3_busy_timeout(db.handle(), options.busy_timeout_ms);
+  db.exec("PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON");
+  if (options.max_pages > 0) db.exec(fmt::format("PRAGMA max_page_count = {}", options.max_pages));
+}
+
+// A connection that may write. `alone`: no other process uses the file meanwhile, and the index that WAL keeps in
+// memory need not be shared.
+std::unique_ptr<Connection> connect(const fs::path& path, const StoreOptions& options, bool alone) {
+  auto db = std::make_unique<Connection>(uri_of(path, ""), path.string(), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  set_up(*db, options);
+  if (alone) db->exec("PRAGMA locking_mode = EXCLUSIVE");  // before it reads: later has no effect on an open WAL
+  return db;
+}
+
+bool lacks_shared_memory(Connection& db) {
+  return is_shared_memory_fault(
+      sqlite3_exec(db.handle(), "SELECT count(*) FROM sqlite_schema", nullptr, nullptr, nullptr));
+}
+
+void set_journal(std::unique_ptr<Connection>& db, const fs::path& path, const EventSink& events,
+                 const StoreOptions& options, int64_t magic, bool alone) {
   const bool network = is_network_file_system(magic);
   std::string mode;
-  if (!network) mode = db.value<std::string>("PRAGMA journal_mode = WAL");
-  if (mode == "wal") {
-    db.exec("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 2000");
+  if (!network) mode = db->value<std::string>("PRAGMA journal_mode = WAL");
+  if (mode == "wal" && !alone && !lacks_shared_memory(*db)) {
+    db->exec("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 2000");
     return;
   }
-  mode = db.value<std::string>("PRAGMA journal_mode = DELETE");
-  db.exec("PRAGMA synchronous = FULL");  // NORMAL may lose the file in a power cut here (sqlite.org/pragma.html)
+  if (mode == "wal" && !alone) {
+    db.reset();  // its locks would stand in the way
+    db = connect(path, options, true);
+  }
+  mode = db->value<std::string>("PRAGMA journal_mode = DELETE");
+  db->exec("PRAGMA locking_mode = NORMAL; PRAGMA synchronous = FULL");
+  // NORMAL synchronous may lose the file in a power cut here (sqlite.org/pragma.html).
   if (events) {
     events({Event::Level::warn, "HAY-W003",
             fmt::format(
@@ -86,12 +128,6 @@ void set_journal(Connection& db, const fs::path& path, const EventSink& events, 
                 network ? fmt::format("a network file system ({:#x})", magic) : "a file system without shared memory"),
             ""});
   }
-}
-
-void set_up(Connection& db, const StoreOptions& options) {
-  sqlite3_busy_timeout(db.handle(), options.busy_timeout_ms);
-  db.exec("PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON");
-  if (options.max_pages > 0) db.exec(fmt::format("PRAGMA max_page_count = {}", options.max_pages));
 }
 
 std::unique_ptr<Connection> open_to_read(const fs::path& path, const StoreOptions& options) {
@@ -144,8 +180,18 @@ std::unique_ptr<Connection> open_database(const fs::path& path, OpenMode mode, c
                                           const StoreOptions& options) {
   check_path(path, mode);
   if (mode == OpenMode::read_only) return open_to_read(path, options);
-  auto db = std::make_unique<Connection>(uri_of(path, ""), path.string(), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-  set_up(*db, options);
+  const fs::path here = fs::exists(path) ? path : fs::absolute(path).parent_path();
+  const int64_t magic = options.file_system ? options.file_system(path) : statfs_magic(here);
+  if (is_network_file_system(magic) && refuses_locks(path)) {
+    refuse(ErrorCode::resource, path, fmt::format("its network file system ({:#x}) gives no locks", magic),
+           "name a file on a local disk with --db, or have the file system mounted with locks");
+  }
+  auto db = connect(path, options, false);
+  const bool alone = lacks_shared_memory(*db);
+  if (alone) {
+    db.reset();
+    db = connect(path, options, true);
+  }
   // Whose file it is comes first: only then may it be written at all.
   if (db->value("SELECT count(*) FROM sqlite_schema") > 0) check_version(*db, migrations(), false);
   if (sqlite3_db_readonly(db->handle(), "main") == 1) {
@@ -153,7 +199,7 @@ std::unique_ptr<Connection> open_database(const fs::path& path, OpenMode mode, c
   }
   migrate(*db, path, migrations(), events);
   check_version(*db, migrations(), true);
-  set_journal(*db, path, events, options);
+  set_journal(db, path, events, options, magic, alone);
   return db;
 }
 

@@ -9,6 +9,11 @@
 
 namespace hayfork::runs {
 
+bool is_shared_memory_fault(int code) {
+  return code == SQLITE_IOERR_SHMOPEN || code == SQLITE_IOERR_SHMSIZE || code == SQLITE_IOERR_SHMMAP ||
+         code == SQLITE_IOERR_SHMLOCK;
+}
+
 Error sqlite_error(int code, const std::string& message, const std::string& file, const std::string& doing,
                    int system_errno) {
   const int primary = code & 0xFF;
@@ -42,6 +47,10 @@ Error sqlite_error(int code, const std::string& message, const std::string& file
       return make(ErrorCode::corrupt, ErrorSubject::database, "the results database is damaged",
                   "restore a copy, or try sqlite3 FILE .recover");
     case SQLITE_IOERR:
+      if (is_shared_memory_fault(code)) {
+        return make(ErrorCode::resource, ErrorSubject::disk, "the file system has no memory for processes to share",
+                    "copy the database to a local disk");
+      }
       return make(ErrorCode::resource, ErrorSubject::disk, "the disk failed under the results database",
                   "check the disk, then hayfork resume");
     case SQLITE_NOMEM:

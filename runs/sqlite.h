@@ -126,6 +126,9 @@ class Transaction {
   Connection& connection_;
 };
 
+// The file system has no memory that processes share, which WAL needs.
+bool is_shared_memory_fault(int code);
+
 // The error for a SQLite result code met while `doing`; `system_errno` 0 when unknown.
 Error sqlite_error(int code, const std::string& message, const std::string& file, const std::string& doing,
                    int system_errno);

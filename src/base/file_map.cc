@@ -48,8 +48,14 @@ FileMap::FileMap(const std::filesystem::path& path, ErrorSubject subject) : path
   if (size_ == 0) return;  // mmap refuses empty files; an empty view says the same
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (address == MAP_FAILED) {
-    throw Error(ErrorCode::resource, ErrorSubject::memory, fmt::format("cannot map {}", path.string()),
-                {.why = std::strerror(errno)});
+    const int error = errno;
+    if (error == ENOMEM) {
+      throw Error(ErrorCode::resource, ErrorSubject::memory, fmt::format("cannot map {}", path.string()),
+                  {.why = std::strerror(error), .next = "raise the limit of address space"});
+    }
+    throw Error(ErrorCode::unsupported, subject, fmt::format("cannot map {}", path.string()),
+                {.why = fmt::format("its file system refuses to: {}", std::strerror(error)),
+                 .next = "copy it to a local disk"});
   }
   data_ = static_cast<const std::byte*>(address);
 }

@@ -13,7 +13,7 @@ namespace hayfork {
 
 class FileMap {
  public:
-  // Throws: not_found (no such file, no permission), resource. `subject` says whose file it is.
+  // Throws: not_found (no such file, no permission), resource, unsupported. `subject` says whose file it is.
   FileMap(const std::filesystem::path& path, ErrorSubject subject);
   ~FileMap();
   FileMap(FileMap&& other) noexcept;
