@@ -209,9 +209,12 @@ void Agenda::add_score(int32_t owner, const ScoreRequest& r) {
   // The context's last row is needed only to predict a continuation.
   const auto read =
       std::span(r.context).first(r.continuations.empty() && n > 0 ? r.context.size() - 1 : r.context.size());
-  const auto context_node = [&] { return trie_.insert(start, read, owner, limits_.prefix_reuse); };
+  int64_t tokens = limits_.prefix_reuse ? count(read) : 0;
+  const auto context_node = [&] {
+    if (!limits_.prefix_reuse) tokens += count(read);
+    return trie_.insert(start, read, owner, limits_.prefix_reuse);
+  };
   int32_t context = -1;
-  int64_t tokens = count(read);
   if (r.context_nll && n > 1) {
     context = context_node();
     parts_.push_back(

@@ -63,7 +63,7 @@ struct Job {
   int32_t rope_tokens = 0;  // planned total (rulings A6)
   int32_t first_part = 0, n_parts = 0;
   int64_t n_results = 0;
-  int64_t n_tokens = 0;     // prefill rows it would take alone, its own shared context counted once
+  int64_t n_tokens = 0;     // prefill rows it would take alone; with reuse its own context counts once
   int32_t generation = -1;  // index into generations()
 };
 

@@ -480,4 +480,12 @@ int32_t Cache::parked_blocks() const {
   return n;
 }
 
+int64_t Cache::touched_bytes() const {
+  int64_t total = impl_->slots.n_touched() * bytes_per_state(impl_->specs);
+  for (size_t g = 0; g < impl_->groups.size(); ++g) {
+    total += impl_->groups[g].free.n_touched() * bytes_per_block(impl_->specs, impl_->dtype, static_cast<int32_t>(g));
+  }
+  return total;
+}
+
 }  // namespace hayfork::engine

@@ -96,7 +96,8 @@ class Cache {
   int64_t bytes() const;                                              // all memory held, but for parking
   int64_t parked_bytes() const;                                       // room for parked blocks
   int32_t parked_blocks() const;                                      // in use
-  uint64_t id() const;  // of this cache among all there ever were in the process
+  uint64_t id() const;            // of this cache among all there ever were in the process
+  int64_t touched_bytes() const;  // of bytes(), blocks and states that were in use at some time: resident on a CPU
 
  private:
   struct Impl;

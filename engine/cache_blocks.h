@@ -23,8 +23,10 @@ class FreeIds {
     std::pop_heap(ids_.begin(), ids_.end(), std::greater<>());
     const int32_t id = ids_.back();
     ids_.pop_back();
+    n_touched_ = std::max(n_touched_, id + 1);
     return id;
   }
+  int32_t n_touched() const { return n_touched_; }  // ids below it were taken at some time, the others never
   void put(int32_t id) {
     ids_.push_back(id);
     std::push_heap(ids_.begin(), ids_.end(), std::greater<>());
@@ -32,6 +34,7 @@ class FreeIds {
 
  private:
   std::vector<int32_t> ids_;
+  int32_t n_touched_ = 0;
 };
 
 struct BlockGroup {

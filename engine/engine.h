@@ -41,6 +41,8 @@ struct EngineOptions {
 struct EngineStats {
   int64_t rows_base = 0, rows_output = 0, rows_reused = 0, n_passes = 0;
   int64_t peak_bytes = 0;  // weights + cache + scratch
+  int64_t weight_bytes = 0;
+  int64_t cache_bytes = 0;  // keys, values and recurrent states at their most; on a CPU the part that was in use
   int64_t planned_bytes = 0;
   double busy = 0;  // share of wall time inside passes
   double prefill_ms = 0, decode_ms = 0;

@@ -297,11 +297,13 @@ void Run::account_rows() {
 // A pass's time is shared out by rows.
 void Run::account_time(const Flight& flight, double ms) {
   EngineStats& stats = tools_.stats;
+  // Pages of a planned cache that nobody wrote to are no memory on a CPU.
+  const int64_t cache = tools_.context.device() == Device::cpu ? tools_.cache.touched_bytes() : tools_.cache.bytes();
+  stats.cache_bytes = std::max(stats.cache_bytes, cache);
   const int64_t counted = tools_.context.peak_bytes();
-  stats.peak_bytes =
-      std::max(stats.peak_bytes, counted > 0 ? counted
-                                             : tools_.model.weight_bytes() + tools_.cache.bytes() +
-                                                   static_cast<int64_t>(tools_.context.arena().peak_bytes()));
+  stats.peak_bytes = std::max(
+      stats.peak_bytes,
+      counted > 0 ? counted : stats.weight_bytes + cache + static_cast<int64_t>(tools_.context.arena().peak_bytes()));
   const auto total = static_cast<double>(flight.rows.size());
   for (size_t i = 0; i < flight.lanes.size(); ++i) {
     const Lane& lane = *flight.lanes[i];

@@ -91,7 +91,7 @@ Scheduler::Scheduler(Model& model, Context& context, const Tokenizer* tokenizer,
       options_(options),
       specs_(model.state_specs()),
       kind_bytes_(kind_bytes(specs_, options.memory.kv_dtype)) {
-  stats_.peak_bytes = model.weight_bytes();
+  stats_.peak_bytes = stats_.weight_bytes = model.weight_bytes();
   if (context.queues()) runner_ = std::make_unique<PassRunner>(model, context, options.graphs);
 }
 

@@ -195,7 +195,10 @@ class Execution {
     store_.flush();
     speed_.save(*plan_.engine);
     progress_.event(
-        "end", fmt::format("\"run\":\"{}\",\"status\":\"{}\",\"exit\":{}", handle_.run_id, status, outcome.status));
+        "end",
+        fmt::format(
+            "\"run\":\"{}\",\"status\":\"{}\",\"exit\":{},\"peak_bytes\":{},\"weight_bytes\":{},\"cache_bytes\":{}",
+            handle_.run_id, status, outcome.status, stats.peak_bytes, stats.weight_bytes, stats.cache_bytes));
     console_.clear_status();
     say(status, reason, n_stored, n_planned, n_failed, n_truncated, wall, stats);
     return outcome;

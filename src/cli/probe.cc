@@ -61,6 +61,8 @@ void write_stats(const ProbeFlags& flags, const engine::Engine& engine) {
                         {"passes", stats.n_passes},
                         {"busy", stats.busy},
                         {"peak_bytes", stats.peak_bytes},
+                        {"weight_bytes", stats.weight_bytes},
+                        {"cache_bytes", stats.cache_bytes},
                         {"planned_bytes", stats.planned_bytes},
                         {"prefill_ms", stats.prefill_ms},
                         {"decode_ms", stats.decode_ms},

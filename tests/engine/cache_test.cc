@@ -252,8 +252,16 @@ TEST(Cache, AccountsForItsMemory) {
   EXPECT_EQ(Cache::bytes_per_block(specs, DType::bf16), 4 * kHeads * kBlockTokens * kDim * 2);
   EXPECT_EQ(Cache::bytes_per_state(specs), 128);
   auto context = make_cpu_context(DType::f32);
-  const Cache cache(*context, specs, DType::bf16, 5, 3);
+  Cache cache(*context, specs, DType::bf16, 5, 3);
   EXPECT_EQ(cache.bytes(), 5 * Cache::bytes_per_block(specs, DType::bf16) + 3 * 128);
+  EXPECT_EQ(cache.touched_bytes(), 0);
+  const int64_t block = Cache::bytes_per_block(specs, DType::bf16);
+  const SeqId a = cache.create(), b = cache.create();
+  ASSERT_TRUE(cache.extend(a, kBlockTokens + 1));
+  EXPECT_EQ(cache.touched_bytes(), 2 * block + 2 * 128);
+  cache.release(a);
+  ASSERT_TRUE(cache.extend(b, 1));  // in what was in use before
+  EXPECT_EQ(cache.touched_bytes(), 2 * block + 2 * 128);
 }
 
 // Random creates, forks, appends, truncates and releases against a plain copy of every sequence's values.

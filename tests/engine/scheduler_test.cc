@@ -272,6 +272,8 @@ TEST(Scheduler, AnswersAsBruteForceWhateverTheSwitches) {
                 const Ran ran = run(model, requests, options, queued);
                 ASSERT_EQ(ran.answers, want)
                     << "seed " << seed << " batch " << batch << " chunk " << chunk << " queued " << queued;
+                ASSERT_GE(ran.stats.rows_reused, 0);
+                ASSERT_TRUE(reuse || ran.stats.rows_reused == 0) << "seed " << seed;
               }
             }
           }

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "tests/support/paths.h"
+#include "tests/support/sanitizer.h"
 
 namespace hayfork::test {
 namespace {
@@ -38,12 +39,6 @@ struct Pipe {
   }
 };
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 void limit(int resource, uint64_t most) {
   const rlimit both = {most, most};
   if (most > 0) ::setrlimit(static_cast<__rlimit_resource>(resource), &both);
@@ -59,6 +54,9 @@ void limit(int resource, uint64_t most) {
   if (!kSanitized) limit(RLIMIT_AS, options.limit_bytes);
   limit(RLIMIT_CPU, options.limit_s);
   std::vector<std::string> environment = {"PATH=/usr/bin:/bin", "HOME=" + home, "LC_ALL=C.UTF-8"};
+  if (const char* sanitizer = std::getenv("LSAN_OPTIONS"); sanitizer != nullptr) {
+    environment.push_back(std::string("LSAN_OPTIONS=") + sanitizer);
+  }
   for (const auto& [name, value] : options.environment) environment.push_back(name + "=" + value);
   std::vector<char*> argv = {const_cast<char*>(program.c_str())}, envp;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -120,7 +118,9 @@ ProcessResult run_process(const std::filesystem::path& program, const std::vecto
   ProcessResult result;
   collect(child, out, err, options, result);
   int status = 0;
-  ::waitpid(child, &status, 0);
+  rusage usage{};
+  ::wait4(child, &status, 0, &usage);
+  result.peak_bytes = int64_t{usage.ru_maxrss} * 1024;
   result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (result.status == 127 && result.err.empty()) throw std::runtime_error("cannot start " + program.string());
   return result;

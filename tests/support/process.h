@@ -11,6 +11,7 @@ namespace hayfork::test {
 struct ProcessResult {
   int status = 0;  // exit status; 128 + signal when killed
   std::string out, err;
+  int64_t peak_bytes = 0;  // resident, at most
 };
 
 struct ProcessOptions {
