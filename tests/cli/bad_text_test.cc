@@ -121,6 +121,35 @@ TEST_F(BadTextTest, VocabulariesAndMergesThatDoNotFit) {
   if (far.status != 0) expect_error(far, 7, {"tokenizer.json"});
 }
 
+TEST_F(BadTextTest, MergesInCirclesAndLongChains) {
+  write("text", std::string(200000, 'a'));
+  const auto encode = [&](json& tokenizer) {
+    write("demo/tokenizer.json", tokenizer.dump());
+    const ProcessResult result = tokenize({"--file", "text"});
+    if (result.status != 0) expect_error(result, 7, {"tokenizer.json"});
+    return result.status;
+  };
+  json circle = good_;  // "a" + "" is "a" again, and again
+  circle["model"]["vocab"][""] = 1500;
+  circle["model"]["merges"] = json::array({json::array({"a", ""}), json::array({"", "a"})});
+  encode(circle);
+  json twice = good_;  // the same pair with two ranks
+  const json merges = good_["model"]["merges"];
+  for (const json& merge : merges) twice["model"]["merges"].push_back(merge);
+  encode(twice);
+  json chain = good_;  // one token for each run of up to 1,500 letters
+  std::string run = "a";
+  for (int i = 0; i < 1500; ++i) {
+    chain["model"]["merges"].push_back({run, "a"});
+    run += 'a';
+    chain["model"]["vocab"].emplace(run, 10000 + i);
+  }
+  EXPECT_EQ(encode(chain), 0);
+  json many = good_;  // three hundred thousand merges that nobody needs
+  for (int i = 0; i < 300000; ++i) many["model"]["merges"].push_back(merges[static_cast<size_t>(i) % merges.size()]);
+  encode(many);
+}
+
 TEST_F(BadTextTest, MoreTokensThanTheModelHasRows) {
   // The ids the text needs are past the model's vocabulary: refused where it would be read, by name.
   json changed = good_;

@@ -1,4 +1,5 @@
 // The whole program on a shipped checkpoint: plan, run, stop, resume, look.
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -158,9 +159,25 @@ TEST_F(RunTest, SigtermIsACleanStopToo) {
 TEST_F(RunTest, TwoSignalsStopAtOnce) {
   const std::vector<std::string> grid = {"--tasks",  "niah",    "--lengths", "4k",
                                          "--depths", "0-100+5", "--samples", "20"};
+  const auto begin = std::chrono::steady_clock::now();
   const ProcessResult result = run({}, grid, {.signal_after_s = 1.0, .signal = SIGINT, .twice = true});
   EXPECT_EQ(result.status, 130);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));  // of minutes
   EXPECT_EQ(hayfork({"db", "check", "--db", db()}).status, 0);
+}
+
+TEST_F(RunTest, WhatTwoSignalsLeftGoesOnToTheSameEnd) {
+  const std::vector<std::string> grid = {"--tasks",  "niah",     "--lengths", "1k,2k",
+                                         "--depths", "0-100+10", "--samples", "2"};
+  ASSERT_EQ(run({}, grid).status, 0);
+  const std::string wanted = digest(db());
+  fs::remove(db());
+  ASSERT_EQ(run({"--batch-size", "1"}, grid, {.signal_after_s = 1.2, .signal = SIGINT, .twice = true}).status, 130);
+  EXPECT_EQ(hayfork({"db", "check", "--db", db()}).status, 0);
+  const ProcessResult resumed = hayfork({"resume", "--db", db()});
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(runs().size(), 1u);
+  EXPECT_EQ(digest(db()), wanted);
 }
 
 TEST_F(RunTest, ATimeLimitStopsCleanly) {

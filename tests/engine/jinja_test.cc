@@ -1,10 +1,11 @@
-#include <chrono>
+#include <ctime>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "engine/text/chat_template.h"
 #include "tests/engine/jinja_cases.h"
+#include "tests/support/sanitizer.h"
 
 namespace hayfork::engine {
 namespace {
@@ -111,10 +112,10 @@ TEST(Jinja, HostileTemplatesEndSoon) {
   const std::string replaced = "{% set x = 'a' * 1000000 %}{{ x.replace('a', x) }}";
   for (const std::string& source :
        {deep_call, long_loop, doubling, lists, nested, chain, self, wide, padded, repeated, replaced}) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();  // processor time: the machine may have other work
     const Error error = error_of(source);
     EXPECT_EQ(error.code(), ErrorCode::resource) << source << "\n" << error.what();
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60)) << source;
+    EXPECT_LT((std::clock() - start) / CLOCKS_PER_SEC, test::kSanitized ? 300 : 60) << source;
   }
 }
 
