@@ -37,13 +37,20 @@ TEST(LmEvalPrompts, EveryGoldenDocumentIsAskedAsUpstreamAsksIt) {
     for (const json& row : test::read_jsonl_xz(golden / (one.file + ".jsonl.xz"))) {
       SCOPED_TRACE(row["doc_id"].dump());
       const json ours = json::parse(task->upstream_row(row["doc_id"]));
-      for (const char* key : {"choices", "gold", "prompt_hash", "target_hash", "context", "context_ids", "native_id"})
-        if (row.contains(key) && ours.contains(key)) EXPECT_EQ(ours[key], row[key]) << key;
+      for (const char* key : {"choices", "gold", "prompt_hash", "target_hash", "context", "context_ids", "native_id"}) {
+        if (row.contains(key) && ours.contains(key)) {
+          EXPECT_EQ(ours[key], row[key]) << key;
+        }
+      }
       ASSERT_EQ(ours.contains("context"), row.contains("context"));
       ASSERT_EQ(ours["requests"].size(), row["requests"].size());
-      for (size_t j = 0; j < row["requests"].size(); ++j)
-        for (const char* key : {"context", "continuation", "context_ids", "continuation_ids"})
-          if (row["requests"][j].contains(key)) EXPECT_EQ(ours["requests"][j][key], row["requests"][j][key]) << key;
+      for (size_t j = 0; j < row["requests"].size(); ++j) {
+        for (const char* key : {"context", "continuation", "context_ids", "continuation_ids"}) {
+          if (row["requests"][j].contains(key)) {
+            EXPECT_EQ(ours["requests"][j][key], row["requests"][j][key]) << key;
+          }
+        }
+      }
       ++n_documents;
       if (HasFailure()) break;
     }

@@ -61,8 +61,12 @@ double compare_documents(const Scored& ours, const std::vector<json>& golden) {
       EXPECT_EQ(*score.choices[j].greedy, row["requests"][j]["is_greedy"].get<bool>());
     }
     EXPECT_EQ(metric(score, "acc"), row["acc"].get<double>());
-    if (row.contains("acc_norm")) EXPECT_EQ(metric(score, "acc_norm"), row["acc_norm"].get<double>());
-    if (row["margin"].get<double>() > 2e-3) EXPECT_EQ(metric(score, "pred"), row["pred"].get<double>());
+    if (row.contains("acc_norm")) {
+      EXPECT_EQ(metric(score, "acc_norm"), row["acc_norm"].get<double>());
+    }
+    if (row["margin"].get<double>() > 2e-3) {
+      EXPECT_EQ(metric(score, "pred"), row["pred"].get<double>());
+    }
   }
   return largest;
 }
@@ -142,7 +146,9 @@ TEST(LmEvalScores, RollingLossIsUpstreams) {
   }
   for (const auto& [name, value] : all["aggregate"].items())
     for (const tasks::Aggregate& a : ours.aggregates)
-      if (a.metric == name) EXPECT_NEAR(*a.value, value.get<double>(), 1e-5 * value.get<double>()) << name;
+      if (a.metric == name) {
+        EXPECT_NEAR(*a.value, value.get<double>(), 1e-5 * value.get<double>()) << name;
+      }
 }
 
 }  // namespace

@@ -15,9 +15,9 @@ namespace hayfork::test {
 class DataFolder {
  public:
   // <set>/<split>.jsonl
-  void add(const std::string& set, const std::string& split, const std::string& text) {
+  void add(const std::string& set, const std::string& split, const std::string& lines) {
     std::filesystem::create_directories(folder_.path() / set);
-    write_file_atomically(folder_.path() / set / (split + ".jsonl"), text);
+    write_file_atomically(folder_.path() / set / (split + ".jsonl"), lines);
   }
   std::filesystem::path path() const { return folder_.path(); }
 

@@ -203,8 +203,11 @@ TEST(Choice, ABrokenDocumentFailsWithFileLineAndFieldAndTheOthersGoOn) {
         << result.scores[i].error;
   }
   for (const size_t i : {0u, 5u, 7u}) EXPECT_EQ(result.scores[i].status, Status::ok) << result.scores[i].error;
-  for (const Aggregate& a : result.aggregates)
-    if (a.metric == "acc") EXPECT_EQ(a.n, 3);
+  for (const Aggregate& a : result.aggregates) {
+    if (a.metric == "acc") {
+      EXPECT_EQ(a.n, 3);
+    }
+  }
   std::string all;
   for (const std::string& event : data.events) all += event + "\n";
   EXPECT_NE(all.find("HAY-W040 1 documents stand more than once"), std::string::npos) << all;
