@@ -290,7 +290,12 @@ int run(const BenchOptions& options, Console& console) {
     const auto rates = rates_of(options, opened.device);
     const std::vector<Line> lines = measure_model(*engine, options, rates, console);
     opened.host_bytes = host_peak_bytes();
-    document.sections.push_back(opened_section(engine->info(), opened, rates));
+    const runs::Section one = opened_section(engine->info(), opened, rates);
+    if (document.sections.empty()) {
+      document.sections.push_back(one);
+    } else {
+      document.sections[0].table.rows.push_back(one.table.rows[0]);
+    }
     if (store) {
       double busy = 0;
       for (const Line& line : lines) busy += line.busy / static_cast<double>(lines.size());
