@@ -23,11 +23,7 @@ class CompareTest : public test::BadInputTest {
  protected:
   // Adds runs to runs.db; their ids in order.
   std::vector<std::string> add(const std::vector<MadeRun>& made) const {
-    runs::Store store = test::open_new(path("runs.db"));
-    std::vector<std::string> ids;
-    for (const MadeRun& run : made) ids.push_back(test::make_run(store, run));
-    store.close();
-    return ids;
+    return test::make_runs(path("runs.db"), made);
   }
   ProcessResult compare(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), "compare");

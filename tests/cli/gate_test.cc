@@ -24,11 +24,7 @@ using ::testing::Not;
 class GateTest : public test::BadInputTest {
  protected:
   std::vector<std::string> add(const std::vector<MadeRun>& made) const {
-    runs::Store store = test::open_new(path("runs.db"));
-    std::vector<std::string> ids;
-    for (const MadeRun& run : made) ids.push_back(test::make_run(store, run));
-    store.close();
-    return ids;
+    return test::make_runs(path("runs.db"), made);
   }
   // A baseline with half of n right, and a candidate with `right` of n.
   std::vector<std::string> pair_of(int64_t right, int64_t n = 200) const {

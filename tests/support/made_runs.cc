@@ -111,4 +111,12 @@ runs::Store open_new(const std::filesystem::path& file) {
   return runs::Store::open(file, runs::OpenMode::create_or_open);
 }
 
+std::vector<std::string> make_runs(const std::filesystem::path& file, const std::vector<MadeRun>& made) {
+  runs::Store store = open_new(file);
+  std::vector<std::string> ids;
+  for (const MadeRun& run : made) ids.push_back(make_run(store, run));
+  store.close();
+  return ids;
+}
+
 }  // namespace hayfork::test

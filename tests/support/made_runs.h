@@ -37,5 +37,7 @@ std::vector<double> ones(int64_t n_right, int64_t n);
 // Adds the run; returns its short id.
 std::string make_run(runs::Store& store, const MadeRun& run);
 runs::Store open_new(const std::filesystem::path& file);
+// Adds runs to a database; their short ids in order.
+std::vector<std::string> make_runs(const std::filesystem::path& file, const std::vector<MadeRun>& made);
 
 }  // namespace hayfork::test
