@@ -10,11 +10,11 @@
 #include "base/digest.h"
 #include "engine/text/tokenizer.h"
 #include "metrics/bootstrap.h"
-#include "metrics/stats.h"
 #include "metrics/wikitext.h"
 #include "tasks/doc_fields.h"
 #include "tasks/document_task.h"
 #include "tasks/extras.h"
+#include "tasks/fold.h"
 #include "tasks/pair_ids.h"
 
 namespace hayfork::tasks {
@@ -83,25 +83,19 @@ Aggregate ratio(std::span<const FoldRow> rows, const char* name, const char* cou
   return out;
 }
 
+// The mean over documents of a document's loss a token.
 Aggregate mean_loss(std::span<const FoldRow> rows) {
-  std::vector<double> values;
+  std::vector<FoldRow> losses;
   for (const FoldRow& row : rows) {
     const auto loss = value_of(row, "loglikelihood"), tokens = value_of(row, "tokens");
-    if (row.status == Status::ok && loss && tokens && *tokens > 0) values.push_back(-*loss / *tokens);
+    const bool counts = loss && tokens && *tokens > 0;
+    losses.push_back(
+        {.key = row.key,
+         .status = row.status,
+         .metrics = {{.metric = "loss_doc", .value = counts ? std::optional(-*loss / *tokens) : std::nullopt}}});
   }
-  Aggregate out;
-  out.metric = "loss_doc";
-  if (values.empty()) return out;
-  const metrics::Estimate e = metrics::estimate_mean(values);
-  out.value = e.value;
-  out.n = e.n;
-  out.stderr_value = e.stderr_value;
-  if (e.interval) {
-    out.ci_low = e.interval->low;
-    out.ci_high = e.interval->high;
-    out.ci_method = e.method;
-  }
-  return out;
+  constexpr Slicing kAll[] = {Slicing::all};
+  return losses.empty() ? Aggregate{.metric = "loss_doc"} : fold_means(losses, kAll).front();
 }
 
 class RollingTask : public DocumentTask {
