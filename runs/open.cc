@@ -70,7 +70,8 @@ void check_path(const fs::path& path, OpenMode mode) {
 }
 
 // Whether the folder's file system refuses locks: an NFS mount whose server has no lock daemon. SQLite would take the
-// refusal for another process's lock.
+// refusal for another process's lock and wait for its end. A file beside the database is asked: closing the database's
+// own would let go of the locks that this process has on it.
 bool refuses_locks(const fs::path& path) {
   const std::string name = path.string() + fmt::format(".lock{}", getpid());
   const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -83,6 +84,13 @@ bool refuses_locks(const fs::path& path) {
   const bool refused = ::fcntl(fd, F_SETLK, &lock) != 0 && (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP);
   ::close(fd);
   return refused;
+}
+
+void check_locks(const fs::path& path, int64_t magic) {
+  if (!refuses_locks(path)) return;
+  const std::string network = is_network_file_system(magic) ? fmt::format("network file system ({:#x})", magic) : "";
+  refuse(ErrorCode::resource, path, fmt::format("its {} gives no locks", network.empty() ? "file system" : network),
+         "name a file on a local disk with --db, or have the file system mounted with locks");
 }
 
 void set_up(Connection& db, const StoreOptions& options) {
@@ -130,7 +138,8 @@ void set_journal(std::unique_ptr<Connection>& db, const fs::path& path, const Ev
   }
 }
 
-std::unique_ptr<Connection> open_to_read(const fs::path& path, const StoreOptions& options) {
+std::unique_ptr<Connection> open_to_read(const fs::path& path, const StoreOptions& options, int64_t magic) {
+  check_locks(path, magic);
   auto db = std::make_unique<Connection>(read_uri(path), path.string(), SQLITE_OPEN_READONLY);
   set_up(*db, options);
   check_version(*db, migrations(), true);
@@ -179,13 +188,10 @@ bool is_network_file_system(int64_t magic) {
 std::unique_ptr<Connection> open_database(const fs::path& path, OpenMode mode, const EventSink& events,
                                           const StoreOptions& options) {
   check_path(path, mode);
-  if (mode == OpenMode::read_only) return open_to_read(path, options);
   const fs::path here = fs::exists(path) ? path : fs::absolute(path).parent_path();
   const int64_t magic = options.file_system ? options.file_system(path) : statfs_magic(here);
-  if (is_network_file_system(magic) && refuses_locks(path)) {
-    refuse(ErrorCode::resource, path, fmt::format("its network file system ({:#x}) gives no locks", magic),
-           "name a file on a local disk with --db, or have the file system mounted with locks");
-  }
+  if (mode == OpenMode::read_only) return open_to_read(path, options, magic);
+  check_locks(path, magic);
   auto db = connect(path, options, false);
   const bool alone = lacks_shared_memory(*db);
   if (alone) {
