@@ -67,6 +67,10 @@ void check_path(const fs::path& path, OpenMode mode) {
   if (!fs::is_directory(folder, error)) {
     refuse(ErrorCode::not_found, path, "its folder does not exist", fmt::format("mkdir -p {}", folder.string()));
   }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    refuse(ErrorCode::not_found, path, fmt::format("its folder cannot be written: {}", std::strerror(errno)),
+           "check the folder's permissions, or name a file elsewhere with --db");
+  }
 }
 
 // Whether the folder's file system refuses locks: an NFS mount whose server has no lock daemon. SQLite would take the

@@ -46,6 +46,6 @@ class Fields {
 std::string strip(std::string_view text);
 std::string rstrip(std::string_view text);
 std::string lstrip(std::string_view text);
-bool is_blank(char32_t c);
+bool is_blank(char32_t c);  // the characters that those take off
 
 }  // namespace hayfork::tasks

@@ -5,15 +5,13 @@
 
 #include "base/utf8.h"
 #include "engine/text/tokenizer.h"
+#include "tasks/doc_fields.h"
 
 namespace hayfork::tasks {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{32} << 20;
 
-bool is_blank(char32_t c) {
-  return c == ' ' || (c >= '\t' && c <= '\r') || c == 0xA0 || c == 0x3000;
-}
 bool is_wide_stop(char32_t c) {
   return c == 0x3002 || c == 0xFF01 || c == 0xFF1F;
 }

@@ -40,10 +40,14 @@ std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& path, To
   try {
     if (file.extension() == ".model") return load_sentencepiece(content, file.string(), config);
     return load_tokenizer_json(content, file.string(), config, options);
-  } catch (const Error& error) {  // deep inside, a fault knows its part but not its file
-    if (std::string_view(error.what()).find(file.filename().string()) != std::string_view::npos) throw;
+  } catch (const Error& error) {  // deep inside, a fault knows its part, its file's name perhaps, but not its folder
+    if (std::string_view(error.what()).find(file.string()) != std::string_view::npos) throw;
     ErrorDetail detail = error.detail();
-    detail.where = file.string() + (detail.where.empty() ? "" : ", " + detail.where);
+    const std::string name = file.filename().string();
+    const std::string part = detail.where.starts_with(name) ? detail.where.substr(name.size())
+                             : detail.where.empty()         ? ""
+                                                            : ", " + detail.where;
+    detail.where = file.string() + part;
     throw Error(error.code(), error.subject(), error.summary(), std::move(detail));
   }
 }

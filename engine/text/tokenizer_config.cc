@@ -20,7 +20,7 @@ constexpr size_t kMaxTemplateBytes = 4 << 20;
 nlohmann::json read_object(const std::filesystem::path& path) {
   if (!file_exists(path, ErrorSubject::model)) return nlohmann::json::object();
   const std::string text = read_file(path, ErrorSubject::model, kMaxConfigBytes);
-  nlohmann::json json = parse_json(text, path.filename().string(), ErrorSubject::model, {.python_literals = true});
+  nlohmann::json json = parse_json(text, path.string(), ErrorSubject::model, {.python_literals = true});
   if (!json.is_object()) {
     throw Error(ErrorCode::corrupt, ErrorSubject::model, "a tokenizer's configuration is malformed",
                 {.where = path.string(), .why = "not an object", .next = {}});

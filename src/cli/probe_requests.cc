@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/utf8.h"
 #include "cli/probe.h"
 #include "cli/verbs.h"
+#include "tasks/doc_fields.h"
 
 namespace hayfork::cli {
 namespace {
@@ -42,23 +42,6 @@ void only_keys(const JsonLine& line, const std::array<std::string_view, N>& keys
   }
 }
 
-// Python's str.rstrip() set: what lm-evaluation-harness moves from the context's end to the continuation
-// (lm_eval/api/model.py, _encode_pair).
-bool is_blank(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-size_t end_without_blanks(const std::string& text) {
-  size_t end = 0;
-  for (size_t at = 0; at < text.size();) {
-    const DecodedChar c = decode_utf8(text, at);
-    at += static_cast<size_t>(c.length);
-    if (!is_blank(c.code_point)) end = at;
-  }
-  return end;
-}
-
 // ---- logprobs ------------------------------------------------------------------------------------------------------
 
 // Text after text (specs: context ids, and what the whole text adds to them).
@@ -75,7 +58,7 @@ void score_text(const JsonLine& line, const engine::Engine& engine, const std::s
                 engine::ScoreRequest& request) {
   const engine::Tokenizer& tokenizer = tokenizer_of(engine, line.where);
   std::string context = line.value["context"].get<std::string>();
-  const size_t end = end_without_blanks(context);
+  const size_t end = tasks::rstrip(context).size();  // lm-evaluation-harness's _encode_pair moves the blanks too
   const std::string moved = context.substr(end);
   context.resize(end);
   if (context.empty()) {
