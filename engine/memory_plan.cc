@@ -1,6 +1,7 @@
 #include "engine/memory_plan.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 
@@ -79,7 +80,8 @@ int64_t sequences_bytes(std::span<const StateSpec> specs, DType kv_dtype, int64_
     if (windows[g] > 0) blocks = std::min(blocks, blocks_of(windows[g] - 1 + step) + 1);
     bytes += blocks * Cache::bytes_per_block(specs, kv_dtype, static_cast<int32_t>(g));
   }
-  return n * bytes;
+  int64_t all = 0;  // longest_that_fits asks for lengths whose bytes no integer holds
+  return __builtin_mul_overflow(n, bytes, &all) ? std::numeric_limits<int64_t>::max() : all;
 }
 
 int64_t longest_that_fits(std::span<const StateSpec> specs, DType kv_dtype, int64_t budget, int64_t n, int64_t step) {

@@ -70,7 +70,7 @@ void plan_cache(MemoryPlan& plan, const Agenda& agenda, const CacheNeeds& needs,
 
 // Tokens of the longest sequences that `n` of fit into `budget` bytes of cache, when a pass adds `step` to each.
 int64_t longest_that_fits(std::span<const StateSpec> specs, DType kv_dtype, int64_t budget, int64_t n, int64_t step);
-// Bytes of cache that `n` sequences of so many tokens take then.
+// Bytes of cache that `n` sequences of so many tokens take then; the largest integer where none holds them.
 int64_t sequences_bytes(std::span<const StateSpec> specs, DType kv_dtype, int64_t tokens, int64_t n, int64_t step);
 
 int64_t total_bytes(std::span<const int32_t> amounts, std::span<const int64_t> bytes);
