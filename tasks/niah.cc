@@ -1,17 +1,16 @@
 #include "tasks/niah.h"
 
 #include <algorithm>
-#include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "base/digest.h"
 #include "base/json.h"
 #include "engine/text/tokenizer.h"
-#include "tasks/extras.h"
 #include "tasks/fold.h"
 #include "tasks/kamradt.h"
 #include "tasks/niah_prompt.h"
+#include "tasks/niah_settings.h"
 
 namespace hayfork::tasks {
 namespace {
@@ -20,107 +19,11 @@ using nlohmann::json;
 
 constexpr int64_t kKamradtBuffer = 200;  // final_context_length_buffer of the original
 
-struct Settings {
-  const NiahKind* kind = nullptr;
-  std::string placement;  // overwrite, insert, kamradt
-  int64_t n_needles = 1;
-  std::vector<int64_t> lengths;
-  std::vector<double> depths;
-  int64_t samples = 10;
-  uint64_t seed = 0;
-};
-
-[[noreturn]] void refuse(const std::string& what, const std::string& where, const std::string& why,
-                         const std::string& next) {
-  throw Error(ErrorCode::usage, ErrorSubject::general, what, {where, why, next});
-}
-
-// Powers of two from 4K (or an eighth of a short window) up to the window, 128K at most.
-std::vector<int64_t> default_lengths(int64_t window) {
-  int64_t top = 131072;
-  while (window > 0 && top > window && top > 256) top /= 2;
-  std::vector<int64_t> out;
-  for (int64_t n = std::max<int64_t>(256, std::min<int64_t>(4096, top / 8)); n <= top; n *= 2) out.push_back(n);
-  return out;
-}
-
-std::vector<double> default_depths(const std::string& spacing) {
-  if (spacing == "sigmoid") return sigmoid_depths(11);
-  return {0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100};
-}
-
-std::string hinted_kind(const std::string& hints_json) {
-  if (hints_json.empty()) return "number";
-  const json hints = parse_json(hints_json, "hayfork.json", ErrorSubject::model);
-  if (!hints.is_object() || !hints.contains("niah")) return "number";
-  const auto refuse = [](const std::string& key, const std::string& why) {
-    return Error(ErrorCode::corrupt, ErrorSubject::model, "a hint of the checkpoint cannot be used",
-                 {"hayfork.json, " + key, why, "correct it, or give --niah-kind"});
-  };
-  if (!hints["niah"].is_object()) throw refuse("niah", "want an object");
-  const json kind = hints["niah"].value("kind", json("number"));
-  if (!kind.is_string()) throw refuse("niah.kind", "want text");
-  const std::string name = kind.get<std::string>();
-  try {
-    find_niah_kind(name);
-  } catch (const Error& error) {
-    throw refuse("niah.kind", error.summary());
-  }
-  return name;
-}
-
-template <typename T>
-void sort_unique(std::vector<T>& values) {
-  std::sort(values.begin(), values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
-}
-
-Settings read_settings(const TaskOptions& options, const TextContext& text) {
-  check_extras(options, niah_options(), "niah");
-  Settings s;
-  s.kind = &find_niah_kind(extra_text(options, "kind").value_or(hinted_kind(text.hints_json)));
-  static const std::vector<std::string> kPlacements = {"overwrite", "insert", "kamradt"};
-  static const std::vector<std::string> kSpacings = {"linear", "sigmoid"};
-  s.placement = extra_choice(options, "placement", kPlacements, "overwrite");
-  const int64_t most = s.kind->keyed ? 64 : s.kind->min_needles;
-  s.n_needles = extra_count(options, "needles", s.kind->min_needles, s.kind->min_needles, most);
-  if (s.placement == "kamradt" && s.n_needles > s.kind->min_needles)
-    refuse("Kamradt's placement has no needles but those asked for", "needles", "", "leave needles out, or use insert");
-  s.lengths = options.lengths.empty() ? default_lengths(text.max_length) : options.lengths;
-  const std::string spacing = extra_choice(options, "spacing", kSpacings, "linear");
-  s.depths = options.depths.empty() ? default_depths(spacing) : options.depths;
-  sort_unique(s.lengths);
-  sort_unique(s.depths);
-  for (const double d : s.depths)
-    if (!(d >= 0 && d <= 100)) refuse("a depth is no percentage", "", "found " + format_number(d), "give 0 to 100");
-  if (text.max_length > 0 && s.lengths.back() > text.max_length)
-    refuse("the model's window is " + std::to_string(text.max_length) + " tokens but niah needs " +
-               std::to_string(s.lengths.back()),
-           "niah, length " + std::to_string(s.lengths.back()), "prompt and answer together must fit the window",
-           "drop the longer lengths, or pass --allow-beyond-window");
-  const bool same_prompts = s.placement == "kamradt" && !s.kind->random;
-  s.samples = options.samples.value_or(same_prompts ? 1 : 10);
-  if (options.limit) s.samples = std::min(s.samples, *options.limit);
-  if (s.samples < 1) refuse("no samples", "niah", "samples and limit must be at least 1", "");
-  if (same_prompts && s.samples > 1)
-    refuse("every sample of a cell would be the same", "kind " + s.kind->name + ", placement kamradt",
-           "nothing in the prompt is drawn", "use one sample, or placement insert");
-  s.seed = options.seed.value_or(0);
-  return s;
-}
-
-datasets::Haystack pick_haystack(const TaskOptions& options, const NiahKind& kind) {
-  const std::string named = extra_text(options, "haystack").value_or(kind.noise ? "noise" : "english");
-  if (named == "noise") return datasets::noise_haystack();
-  if (named == "english") return datasets::shipped_haystack(options.share_dirs);
-  return datasets::load_haystack(named);
-}
-
 class Niah : public Task {
  public:
   Niah(const std::string& name, const TaskOptions& options, const TextContext& text)
       : text_(text),
-        s_(read_settings(options, text)),
+        s_(read_niah_settings(options, text)),
         haystack_(pick_haystack(options, *s_.kind)),
         hay_(haystack_, *text.tokenizer),
         n_cells_(static_cast<int64_t>(s_.lengths.size() * s_.depths.size())) {
@@ -128,6 +31,7 @@ class Niah : public Task {
     if (s_.placement == "kamradt") prepare_kamradt();
     check_lengths();
     describe(name, options.seed.has_value());
+    count_split(name, options.events);
     if (s_.lengths.back() > hay_.size() && !s_.kind->noise && options.events)
       options.events({Event::Level::warn, "HAY-W020",
                       "the haystack " + haystack_.name + " has " + std::to_string(hay_.size()) +
@@ -169,10 +73,7 @@ class Niah : public Task {
   Sample sample(int64_t index) const override {
     const Cell c = cell(index);
     const RiddleIds& riddle = riddles_[static_cast<size_t>(c.repeat)];
-    const NiahPrompt prompt = s_.placement == "kamradt"
-                                  ? kamradt_prompt(c, riddle)
-                                  : build_niah_prompt(hay_, riddle, placement(), s_.kind->min_needles,
-                                                      c.length - s_.kind->answer_tokens, c.depth);
+    const NiahPrompt prompt = make_prompt(c);
     Sample out;
     static_cast<SampleKey&>(out) = key(index);
     const PlacedNeedle& needle = prompt.needles[0];
@@ -274,9 +175,37 @@ class Niah : public Task {
       smallest = std::max(smallest, need);
     }
     if (s_.lengths.front() < smallest)
-      refuse("length " + std::to_string(s_.lengths.front()) + " is too small for niah", "kind " + s_.kind->name,
-             "frame, needles, question and " + std::to_string(s_.kind->answer_tokens) + " answer tokens must fit",
-             "the smallest workable length is " + std::to_string(smallest));
+      throw Error(ErrorCode::usage, ErrorSubject::general,
+                  "length " + std::to_string(s_.lengths.front()) + " is too small for niah",
+                  {"kind " + s_.kind->name,
+                   "frame, needles, question and " + std::to_string(s_.kind->answer_tokens) + " answer tokens must fit",
+                   "the smallest workable length is " + std::to_string(smallest)});
+  }
+
+  // Needles are put in as ids. Whether a model sees them as it would in a text is a question of the tokenizer, and of
+  // the tokens on either side: counted on the shortest length.
+  void count_split(const std::string& name, const EventSink& events) const {
+    if (!events) return;
+    int64_t n = 0, n_split = 0;
+    for (const double depth : s_.depths)
+      for (int64_t r = 0; r < std::min<int64_t>(s_.samples, 20); ++r) {
+        const NiahPrompt prompt = make_prompt({s_.lengths.front(), r, depth});
+        const RiddleIds& riddle = riddles_[static_cast<size_t>(r)];
+        for (size_t i = 0; i < prompt.needles.size(); ++i, ++n)
+          n_split += is_split(*text_.tokenizer, prompt.ids, prompt.needles[i], riddle.needles[i]);
+      }
+    if (n_split > 0)
+      events({Event::Level::warn, "HAY-W023",
+              std::to_string(n_split) + " of " + std::to_string(n) + " needles at length " +
+                  std::to_string(s_.lengths.front()) + " are split into other tokens than in running text",
+              name});
+  }
+
+  NiahPrompt make_prompt(const Cell& c) const {
+    const RiddleIds& riddle = riddles_[static_cast<size_t>(c.repeat)];
+    if (s_.placement == "kamradt") return kamradt_prompt(c, riddle);
+    return build_niah_prompt(hay_, riddle, placement(), s_.kind->min_needles, c.length - s_.kind->answer_tokens,
+                             c.depth);
   }
 
   void prepare_kamradt() {
@@ -312,6 +241,7 @@ class Niah : public Task {
     for (size_t i = 0; i < prompt.needles.size(); ++i) {
       const PlacedNeedle& p = prompt.needles[i];
       json needle = {{"tok", p.at}, {"tokens", p.tokens}, {"depth", p.depth_real}};
+      if (is_split(*text_.tokenizer, prompt.ids, p, riddle.needles[i])) needle["split"] = true;
       if (s_.placement != "kamradt") needle["edge"] = std::string(tasks::name(p.edge));
       if (!riddle.riddle.needles[i].key.empty()) needle["key"] = riddle.riddle.needles[i].key;
       if (!riddle.riddle.needles[i].value.empty()) needle["value"] = riddle.riddle.needles[i].value;
@@ -346,27 +276,29 @@ class Niah : public Task {
     info_.seeds_json = canonical_json(json{{"seed", s_.seed}});
     info_.official = !seed_given;
     const Riddle& example = riddles_.front().riddle;
-    info_.config_json = canonical_json(json{{"protocol", info_.protocol},
-                                            {"version", info_.version},
-                                            {"kind", s_.kind->name},
-                                            {"placement", s_.placement},
-                                            {"needles", s_.n_needles},
-                                            {"lengths", s_.lengths},
-                                            {"depths", s_.depths},
-                                            {"samples", s_.samples},
-                                            {"seed", s_.seed},
-                                            {"haystack", haystack_.name},
-                                            {"haystack_sha256", haystack_.sha256},
-                                            {"answer_tokens", s_.kind->answer_tokens},
-                                            {"stops", s_.kind->stops},
-                                            {"frame", {example.before, example.after, example.answer_start}},
-                                            {"add_bos", text_.add_bos && !text_.chat},
-                                            {"chat", text_.chat != nullptr},
-                                            {"system", text_.system}});
+    json config = {{"protocol", info_.protocol},
+                   {"version", info_.version},
+                   {"kind", s_.kind->name},
+                   {"placement", s_.placement},
+                   {"needles", s_.n_needles},
+                   {"lengths", s_.lengths},
+                   {"depths", s_.depths},
+                   {"samples", s_.samples},
+                   {"seed", s_.seed},
+                   {"haystack", haystack_.name},
+                   {"haystack_sha256", haystack_.sha256},
+                   {"answer_tokens", s_.kind->answer_tokens},
+                   {"stops", s_.kind->stops},
+                   {"frame", {example.before, example.after, example.answer_start}},
+                   {"add_bos", text_.add_bos && !text_.chat},
+                   {"chat", text_.chat != nullptr},
+                   {"system", text_.system}};
+    if (!s_.set_sha256.empty()) config["set_sha256"] = s_.set_sha256;
+    info_.config_json = canonical_json(config);
   }
 
   TextContext text_;
-  Settings s_;
+  NiahSettings s_;
   datasets::Haystack haystack_;
   HaystackIds hay_;
   int64_t n_cells_;
@@ -377,18 +309,6 @@ class Niah : public Task {
 };
 
 }  // namespace
-
-const std::vector<OptionDef>& niah_options() {
-  static const std::vector<OptionDef> kOptions = {
-      {"kind", "NAME", "number, secret, passkey, kamradt-sf or kamradt-pizza", "number, or what the checkpoint says"},
-      {"placement", "HOW", "overwrite: every other token keeps its place; insert; kamradt: insert as the original does",
-       "overwrite"},
-      {"needles", "N", "needles in all; those not asked for have other keys (number, secret)", "1"},
-      {"haystack", "PATH", "a text file, a folder of .txt files, english (shipped) or noise", "english"},
-      {"spacing", "HOW", "depths when none are given: linear or sigmoid", "linear"},
-  };
-  return kOptions;
-}
 
 std::unique_ptr<Task> make_niah(const std::string& name, const TaskOptions& options, const TextContext& text) {
   HAY_CHECK(text.tokenizer != nullptr);

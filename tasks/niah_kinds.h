@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,19 +27,19 @@ struct Riddle {
 
 struct NiahKind {
   std::string name, summary;
-  int64_t answer_tokens;           // the budget
+  int64_t answer_tokens = 0;       // the budget
   std::vector<std::string> stops;  // for the model
   std::vector<MetricDef> metrics;  // the first one is the primary
-  bool keyed;                      // further needles with other keys may stand beside the asked one
-  int64_t min_needles;             // those that belong to the question
-  bool random;                     // a seed changes the needle
-  bool noise;                      // hidden in noise sentences unless a haystack is named
+  bool keyed = false;              // further needles with other keys may stand beside the asked one
+  int64_t min_needles = 1;         // those that belong to the question
+  bool random = false;             // a seed changes the needle
+  bool noise = false;              // hidden in noise sentences unless a haystack is named
 
   // Needle number `index` of a riddle: an asked one (0…min_needles−1), or one with a key that is not in `used`.
   // Requires: index < min_needles or keyed.
-  Needle (*draw)(Rng& rng, int64_t index, const std::vector<Needle>& used);
-  Riddle (*ask)(std::vector<Needle> needles);
-  std::vector<MetricValue> (*judge)(const std::string& response, const std::vector<std::string>& targets);
+  std::function<Needle(Rng& rng, int64_t index, const std::vector<Needle>& used)> draw;
+  std::function<Riddle(std::vector<Needle> needles)> ask;
+  std::function<std::vector<MetricValue>(const std::string& response, const std::vector<std::string>& targets)> judge;
 };
 
 const std::vector<NiahKind>& niah_kinds();

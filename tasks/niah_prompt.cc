@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+
+#include "engine/text/tokenizer.h"
 
 namespace hayfork::tasks {
 namespace {
@@ -41,6 +44,17 @@ struct Field {
 };
 
 }  // namespace
+
+bool is_split(const engine::Tokenizer& tokenizer, const Ids& prompt, const PlacedNeedle& placed, const Ids& needle) {
+  constexpr int64_t kAround = 12;  // tokens on either side, enough for any word's border
+  const auto size = static_cast<int64_t>(prompt.size());
+  const int64_t from = std::clamp<int64_t>(placed.at - kAround, 0, size),
+                to = std::clamp<int64_t>(placed.at + placed.tokens + kAround, from, size);
+  const std::string text =
+      tokenizer.decode(std::span(prompt).subspan(static_cast<size_t>(from), static_cast<size_t>(to - from)), false);
+  const Ids again = tokenizer.encode(text, {.add_special = false, .parse_special = true});
+  return std::search(again.begin(), again.end(), needle.begin(), needle.end()) == again.end();
+}
 
 int64_t smallest_prompt(const RiddleIds& riddle, Placement placement) {
   int64_t needles = 0, blocked = 0;

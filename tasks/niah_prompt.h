@@ -45,6 +45,10 @@ struct NiahPrompt {
 NiahPrompt build_niah_prompt(const HaystackIds& haystack, const RiddleIds& riddle, Placement placement, int64_t n_grid,
                              int64_t prompt_tokens, double depth_pct);
 
+// Whether the needle's tokens are others than those its text has among its neighbours (the tokenizer joins or cuts at a
+// border, or the place was found on other tokens).
+bool is_split(const engine::Tokenizer& tokenizer, const Ids& prompt, const PlacedNeedle& placed, const Ids& needle);
+
 // The fewest prompt tokens in which all needles are sure to find a place.
 int64_t smallest_prompt(const RiddleIds& riddle, Placement placement);
 

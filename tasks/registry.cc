@@ -85,7 +85,7 @@ const std::vector<TaskEntry>& task_table() {
          ruler_members(),
          {},
          nullptr,
-         fold_ruler,
+         fold_ruler_group,
          "1",
          "ruler/p1",
          "score",

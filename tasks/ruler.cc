@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/digest.h"
 #include "base/utf8.h"
@@ -12,13 +13,13 @@
 #include "tasks/extras.h"
 #include "tasks/fold.h"
 #include "tasks/ruler_data.h"
+#include "tasks/ruler_protocol.h"
+#include "tasks/ruler_series.h"
 #include "tasks/text_ids.h"
 
 namespace hayfork::tasks {
 namespace {
 
-using datasets::RulerSample;
-using datasets::RulerState;
 using nlohmann::json;
 
 const datasets::RulerTask& find_ruler_task(const std::string& name) {
@@ -27,86 +28,25 @@ const datasets::RulerTask& find_ruler_task(const std::string& name) {
   HAY_CHECK(false, name);
 }
 
+constexpr int64_t kFourThousand = 4096;  // below it RULER's steps are smaller
+
 std::vector<int64_t> default_lengths(int64_t window) {
   std::vector<int64_t> out;
-  for (int64_t n = 4096; n <= 131072 && (window == 0 || n <= window); n *= 2) out.push_back(n);
+  for (int64_t n = kFourThousand; n <= 131072 && (window == 0 || n <= window); n *= 2) out.push_back(n);
   return out;
 }
-
-// Samples of one length. Sample i is drawn from the state that sample i−1 left; states are kept, so that any sample can
-// be made again, and what was drawn on the way to a later one waits for whoever asks for it.
-class Series {
- public:
-  struct Drawn {
-    RulerSample sample;
-    Ids ids;  // of input and prefix, without BOS
-  };
-
-  Series(const datasets::RulerTask& task, const RulerData& data, datasets::RulerOptions options,
-         const engine::Tokenizer& tokenizer) {
-    // The text that was counted last is the prompt that fitted: its ids need no second pass.
-    options.count = [this, &tokenizer](std::string_view text) {
-      last_ = tokenizer.encode(text, {.add_special = false, .parse_special = true});
-      return static_cast<int64_t>(last_.size());
-    };
-    options.split = [&data](const std::string& text) { return data.split(text); };
-    generator_ = datasets::make_ruler_generator(task, data.sources(), options);
-    states_.push_back(generator_->start());
-  }
-
-  Drawn get(int64_t index) {
-    const std::lock_guard lock(mutex_);
-    const auto i = static_cast<size_t>(index);
-    if (const auto it = waiting_.find(index); it != waiting_.end()) {
-      Drawn drawn = std::move(it->second);
-      waiting_.erase(it);
-      return drawn;
-    }
-    if (i + 1 < states_.size()) {
-      RulerState again = states_[i];
-      return draw(again);
-    }
-    for (;;) {
-      const auto number = static_cast<int64_t>(states_.size()) - 1;
-      RulerState state = states_.back();
-      Drawn drawn = draw(state);
-      states_.push_back(std::move(state));
-      if (number == index) return drawn;
-      if (waiting_.size() < kMostWaiting) waiting_.emplace(number, std::move(drawn));
-    }
-  }
-
- private:
-  static constexpr size_t kMostWaiting = 128;
-
-  Drawn draw(RulerState& state) {
-    Drawn drawn{generator_->draw(state), {}};
-    drawn.ids = std::move(last_);
-    return drawn;
-  }
-
-  std::mutex mutex_;
-  Ids last_;
-  std::unique_ptr<datasets::RulerGenerator> generator_;
-  std::vector<RulerState> states_;  // states_[i]: with which sample i is drawn
-  std::map<int64_t, Drawn> waiting_;
-};
 
 class Ruler : public Task {
  public:
   Ruler(const std::string& name, const TaskOptions& options, const TextContext& text)
-      : text_(text), task_(find_ruler_task(name)) {
+      : text_(text), events_(options.events), task_(find_ruler_task(name)) {
     check_extras(options, ruler_options(), name);
+    form_ = read_ruler_form(task_, options, text);
     read_options(options);
     data_ = load_ruler_data(task_, options);
     cap_samples(options, name);
-    describe(name, options);
-    // A length that cannot work is refused before anything runs.
-    if (series(lengths_.front()).get(0).sample.clamped && options.events)
-      options.events({Event::Level::warn, "HAY-W022",
-                      "at length " + std::to_string(lengths_.front()) +
-                          " questions stand with their own documents alone, which may be longer",
-                      name});
+    describe(name);
+    check_shortest();
   }
 
   const TaskInfo& info() const override { return info_; }
@@ -120,10 +60,10 @@ class Ruler : public Task {
     key.doc_sha256 = sha256_hex(canonical_json(json{{"protocol", info_.protocol},
                                                     {"length", length},
                                                     {"repeat", number},
-                                                    {"seed", seed_},
-                                                    {"permutation", permutation_}}));
+                                                    {"seed", form_.first_seed()},
+                                                    {"permutation", form_.permutation}}));
     key.ctx_len = length;
-    key.seed = static_cast<int64_t>(seed_);
+    key.seed = static_cast<int64_t>(form_.first_seed());
     if (data_.qa && !data_.qa->questions[static_cast<size_t>(number)].article.empty())
       key.cluster = data_.qa->questions[static_cast<size_t>(number)].article;
     return key;
@@ -133,26 +73,30 @@ class Ruler : public Task {
     std::vector<PlanRow> rows;
     for (const int64_t length : lengths_)
       rows.push_back(
-          {{}, length, samples_, samples_ * (length - task_.tokens_to_generate), samples_ * task_.tokens_to_generate});
+          {{}, length, samples_, samples_ * (length - task_.tokens_to_generate), samples_ * form_.max_new_tokens});
     return rows;
   }
 
   Sample sample(int64_t index) const override {
     const int64_t length = lengths_[static_cast<size_t>(index / samples_)];
-    Series::Drawn drawn = series(length).get(index % samples_);
+    RulerSeries::Drawn drawn = series(length).get(index % samples_);
+    note_clamped(length, drawn.sample);
+    if (!form_.counts_prompt())
+      drawn.ids = text_.tokenizer->encode(form_.prompt(drawn.sample), {.add_special = false, .parse_special = true});
     Sample out;
     static_cast<SampleKey&>(out) = key(index);
     out.targets = drawn.sample.outputs;
-    out.max_new_tokens = task_.tokens_to_generate;
     out.recipe_json = canonical_json(json{{"task", "ruler_" + task_.name},
                                           {"protocol", info_.protocol},
+                                          {"variant", form_.is_lm_eval() ? "lm-eval" : "official"},
                                           {"length", length},
                                           {"number", index % samples_},
-                                          {"seed", seed_},
+                                          {"seed", form_.first_seed()},
                                           {"size", drawn.sample.size},
                                           {"clamped", drawn.sample.clamped},
-                                          {"permutation", permutation_},
-                                          {"template", template_key_},
+                                          {"permutation", form_.permutation},
+                                          {"template", form_.template_key},
+                                          {"prefix_used", form_.prefix_used},
                                           {"sources", data_.sha256}});
     engine::GenerateRequest request;
     // A template may spell its own BOS: there is never a second one.
@@ -160,7 +104,8 @@ class Ruler : public Task {
                      (drawn.ids.empty() || drawn.ids.front() != *text_.tokenizer->bos_id());
     if (bos) request.prompt.push_back(*text_.tokenizer->bos_id());
     request.prompt.insert(request.prompt.end(), drawn.ids.begin(), drawn.ids.end());
-    request.max_new_tokens = static_cast<int32_t>(task_.tokens_to_generate);
+    out.max_new_tokens = new_tokens(static_cast<int64_t>(request.prompt.size()));
+    request.max_new_tokens = static_cast<int32_t>(out.max_new_tokens);
     out.requests.emplace_back(std::move(request));
     describe_prompt(out, *text_.tokenizer);
     return out;
@@ -168,20 +113,7 @@ class Ruler : public Task {
 
   std::string upstream_row(int64_t index) const override {
     const int64_t length = lengths_[static_cast<size_t>(index / samples_)];
-    const RulerSample s = series(length).get(index % samples_).sample;
-    nlohmann::ordered_json row;
-    row["index"] = s.index;
-    row["input"] = s.input;
-    row["outputs"] = s.outputs;
-    row["length"] = s.length;
-    row["answer_prefix"] = s.answer_prefix;
-    if (task_.generator == "niah")
-      row["token_position_answer"] = static_cast<int64_t>(
-          text_.tokenizer
-              ->encode(std::string_view(s.input).substr(0, (s.input + s.answer_prefix).find(s.outputs[0])),
-                       {.add_special = false, .parse_special = true})
-              .size());
-    return row.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    return form_.row(task_, series(length).get(index % samples_).sample, length, *text_.tokenizer);
   }
 
   SampleScore score(const Sample& sample, std::span<const engine::Answer> answers) const override {
@@ -193,7 +125,7 @@ class Ruler : public Task {
       return out;
     }
     const std::string prediction = ruler_postprocess(std::get<engine::GenerateAnswer>(answers[0].result).text);
-    out.score = task_.match_part ? metrics::string_match_part(prediction, sample.targets)
+    out.score = form_.match_part ? metrics::string_match_part(prediction, sample.targets)
                                  : metrics::string_match_all(prediction, sample.targets);
     out.metrics = {{"score", out.score}, {"null", prediction.empty() ? 1.0 : 0.0}};
     out.answer = prediction.substr(0, 200);
@@ -202,14 +134,21 @@ class Ruler : public Task {
 
   std::vector<Aggregate> fold(std::span<const FoldRow> rows) const override {
     static constexpr Slicing kSlicings[] = {Slicing::all, Slicing::by_length};
-    return fold_means(rows, kSlicings);
+    std::vector<Aggregate> out = fold_means(rows, kSlicings);
+    if (form_.threshold != kRulerThreshold && !out.empty()) {  // for the group; see fold_ruler_group
+      Aggregate line;
+      line.metric = "threshold";
+      line.value = form_.threshold;
+      out.push_back(std::move(line));
+      std::sort(out.begin(), out.end(), [](const Aggregate& a, const Aggregate& b) {
+        return std::tie(a.slice, a.metric, a.filter) < std::tie(b.slice, b.metric, b.filter);
+      });
+    }
+    return out;
   }
 
  private:
   void read_options(const TaskOptions& options) {
-    static const std::vector<std::string> kProtocols = {"p1"}, kPermutations = {"official", "per-sample"};
-    const std::string protocol = extra_choice(options, "protocol", kProtocols, "p1");
-    permutation_ = extra_choice(options, "permutation", kPermutations, "official");
     lengths_ = options.lengths.empty() ? default_lengths(text_.max_length) : options.lengths;
     std::sort(lengths_.begin(), lengths_.end());
     lengths_.erase(std::unique(lengths_.begin(), lengths_.end()), lengths_.end());
@@ -228,27 +167,42 @@ class Ruler : public Task {
     samples_ = options.samples.value_or(500);
     if (options.limit) samples_ = std::min(samples_, *options.limit);
     if (samples_ < 1) refuse("no samples", "samples and limit must be at least 1", "");
-    seed_ = options.seed.value_or(42);
-    pick_template(options);
   }
 
-  void pick_template(const TaskOptions& options) {
-    template_key_ = extra_text(options, "template").value_or(text_.chat ? "chat" : "base");
-    if (text_.chat && !extra_text(options, "template")) {
-      const Frame frame = make_frame(text_, "", "", "");
-      template_ = frame.before + "{task_template}" + frame.after;
-      if (template_.find('{') != template_.rfind('{') || template_.find('}') != template_.rfind('}'))
-        throw Error(ErrorCode::unsupported, ErrorSubject::model, "the chat template writes braces",
-                    {"ruler_" + task_.name, "RULER's prompts are filled in at braces",
-                     "use --template with one of RULER's own"});
-      return;
+  // p2's long answers end where the window does.
+  int64_t new_tokens(int64_t prompt_tokens) const {
+    if (form_.prefix_used || text_.max_length == 0) return form_.max_new_tokens;
+    return std::clamp<int64_t>(text_.max_length - prompt_tokens, 1, form_.max_new_tokens);
+  }
+
+  // A length that cannot work is refused before anything runs.
+  void check_shortest() {
+    const int64_t length = lengths_.front();
+    try {
+      // Where little fits, a later sample may be the one that does not.
+      const int64_t n = length < kFourThousand ? std::min<int64_t>(samples_, 50) : 1;
+      for (int64_t i = 0; i < n; ++i) note_clamped(length, series(length).get(i).sample);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::usage || error.subject() != ErrorSubject::general) throw;
+      const auto options = [this](int64_t n) { return form_.generator_options(n, *text_.tokenizer); };
+      const std::optional<int64_t> smallest =
+          smallest_ruler_length(task_, data_, options, *text_.tokenizer, form_.is_lm_eval(), length, samples_);
+      if (!smallest) throw;
+      throw Error(ErrorCode::usage, ErrorSubject::general, error.summary(),
+                  {"template " + form_.template_key, "prompt and answer of its smallest samples must fit",
+                   "the smallest workable length is " + std::to_string(*smallest)});
     }
-    const char* known = ruler_model_template(template_key_);
-    if (known == nullptr) {
-      const std::vector<std::string> keys = ruler_template_keys();
-      extra_choice(options, "template", keys, "base");
-    }
-    template_ = known;
+  }
+
+  // Said once a length; the rows are marked.
+  void note_clamped(int64_t length, const datasets::RulerSample& sample) const {
+    if (!sample.clamped || !events_) return;
+    const std::lock_guard lock(*mutex_);
+    if (!clamped_.insert(length).second) return;
+    events_(
+        {Event::Level::warn, "HAY-W022",
+         "at length " + std::to_string(length) + " questions stand with their own documents alone, which may be longer",
+         info_.name});
   }
 
   // A question file may hold fewer questions than samples were asked for.
@@ -264,59 +218,56 @@ class Ruler : public Task {
     samples_ = n;
   }
 
-  Series& series(int64_t length) const {
+  RulerSeries& series(int64_t length) const {
     const std::lock_guard lock(*mutex_);
-    std::unique_ptr<Series>& slot = series_[length];
-    if (!slot) {
-      datasets::RulerOptions options;
-      options.max_length = length;
-      options.seed = seed_;
-      options.model_template = template_;
-      options.per_sample_permutation = permutation_ == "per-sample";
-      options.positions = false;
-      slot = std::make_unique<Series>(task_, data_, options, *text_.tokenizer);
-    }
+    std::unique_ptr<RulerSeries>& slot = series_[length];
+    if (!slot)
+      slot = std::make_unique<RulerSeries>(task_, data_, form_.generator_options(length, *text_.tokenizer),
+                                           *text_.tokenizer, form_.is_lm_eval());
     return *slot;
   }
 
-  void describe(const std::string& name, const TaskOptions& options) {
+  void describe(const std::string& name) {
     info_.name = name;
     info_.family = "ruler";
     info_.version = "1";
     info_.kind = "generate";
-    info_.protocol = "ruler/p1/" + task_.name;
+    info_.protocol = form_.protocol;
     info_.primary_metric = "score";
     info_.metrics = {{"score"}, {"null", false}};
     info_.cluster = task_.dataset == "squad" ? "article" : "";
     info_.dataset = DatasetInfo{"ruler/" + task_.name, "1", data_.sha256, {}, ""};
-    info_.seeds_json = canonical_json(json{{"seed", seed_}});
-    info_.official =
-        !options.seed && permutation_ == "official" && template_key_ != "qwen-chatml" && template_key_ != "chat";
+    info_.seeds_json = canonical_json(json{{"seed", form_.first_seed()}});
+    info_.official = form_.official;
     info_.config_json = canonical_json(json{{"protocol", info_.protocol},
+                                            {"group", form_.group},
+                                            {"variant", form_.is_lm_eval() ? "lm-eval" : "official"},
                                             {"version", info_.version},
                                             {"lengths", lengths_},
                                             {"samples", samples_},
-                                            {"seed", seed_},
-                                            {"permutation", permutation_},
-                                            {"template", template_key_},
-                                            {"template_text", template_},
-                                            {"prefix_used", true},
-                                            {"tokens_to_generate", task_.tokens_to_generate},
+                                            {"seed", form_.first_seed()},
+                                            {"permutation", form_.permutation},
+                                            {"template", form_.template_key},
+                                            {"template_text", form_.text},
+                                            {"prefix_used", form_.prefix_used},
+                                            {"tokens_to_generate", form_.max_new_tokens},
+                                            {"threshold", form_.threshold},
                                             {"add_bos", text_.add_bos && !text_.chat},
                                             {"system", text_.system},
                                             {"sources", json::parse(data_.digests_json)}});
   }
 
   TextContext text_;
+  EventSink events_;
   const datasets::RulerTask& task_;
   std::vector<int64_t> lengths_;
   int64_t samples_ = 0;
-  uint64_t seed_ = 42;
-  std::string permutation_, template_key_, template_;
+  RulerForm form_;
   RulerData data_;
   TaskInfo info_;
   std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
-  mutable std::map<int64_t, std::unique_ptr<Series>> series_;
+  mutable std::map<int64_t, std::unique_ptr<RulerSeries>> series_;
+  mutable std::set<int64_t> clamped_;  // lengths that were told of
 };
 
 bool is_space(char32_t c) {  // Python's str.strip
@@ -338,24 +289,6 @@ std::string ruler_postprocess(std::string_view prediction) {
   for (char32_t& c : text)
     if (c < 0x20) c = '\n';
   return to_utf8(strip(text));
-}
-
-const std::vector<OptionDef>& ruler_options() {
-  static const std::vector<OptionDef> kOptions = {
-      {"template", "KEY", "RULER's model template; chat: the checkpoint's own", "base, or chat with --chat-template",
-       "template"},
-      {"permutation", "HOW", "official: the fixed orders of upstream; per-sample: drawn anew", "official",
-       "permutation"},
-      {"protocol", "P", "p1: upstream's main branch", "p1", "protocol"},
-      {"words", "DIR", "the wonderwords lists", "<data>/ruler", "words"},
-      {"english-words", "FILE", "upstream's english_words.json, for ruler_cwe past the lists", "<data>/ruler",
-       "english-words"},
-      {"essays", "PATH", "folder of essays, or PaulGrahamEssays.json", "<data>/ruler or <data>/niah", "essays"},
-      {"punkt", "DIR", "English Punkt parameters", "<data>/ruler/punkt_english", "punkt"},
-      {"squad", "FILE", "SQuAD 2.0 dev set", "<data>/ruler", "squad"},
-      {"hotpotqa", "FILE", "HotpotQA dev distractor set", "<data>/ruler", "hotpotqa"},
-  };
-  return kOptions;
 }
 
 std::vector<std::string> ruler_members() {

@@ -8,7 +8,6 @@
 namespace hayfork::tasks {
 namespace {
 
-constexpr double kThreshold = 0.856;  // Llama-2-7b-chat at 4K, the paper's line for a satisfactory score
 constexpr std::string_view kLengthKey = "ctx_len=";
 
 struct LengthMean {
@@ -85,7 +84,15 @@ std::optional<double> effective(const std::vector<LengthMean>& means, Passes pas
 
 }  // namespace
 
-std::vector<Aggregate> fold_ruler(const std::map<std::string, std::vector<Aggregate>>& members) {
+std::vector<Aggregate> fold_ruler_group(const std::map<std::string, std::vector<Aggregate>>& members) {
+  double threshold = kRulerThreshold;
+  for (const auto& [name, aggregates] : members)
+    for (const Aggregate& a : aggregates)
+      if (a.metric == "threshold" && a.value) threshold = *a.value;
+  return fold_ruler(members, threshold);
+}
+
+std::vector<Aggregate> fold_ruler(const std::map<std::string, std::vector<Aggregate>>& members, double threshold) {
   const std::vector<LengthMean> means = means_by_length(members);
   const bool complete =
       !means.empty() && std::all_of(means.begin(), means.end(), [](const LengthMean& m) { return m.score.value; });
@@ -114,10 +121,10 @@ std::vector<Aggregate> fold_ruler(const std::map<std::string, std::vector<Aggreg
     }
   }
   std::vector<Aggregate> out = {
-      named("effective_length", effective(means, [](const Aggregate& a) { return a.value && *a.value > kThreshold; }),
+      named("effective_length", effective(means, [&](const Aggregate& a) { return a.value && *a.value > threshold; }),
             all.n),
       named("effective_length_ci",
-            effective(means, [](const Aggregate& a) { return a.ci_low && *a.ci_low > kThreshold; }), all.n),
+            effective(means, [&](const Aggregate& a) { return a.ci_low && *a.ci_low > threshold; }), all.n),
       all, named("wavg_dec", complete ? std::optional<double>(falling / weights) : std::nullopt, all.n),
       named("wavg_inc", complete ? std::optional<double>(rising / weights) : std::nullopt, all.n)};
   for (const LengthMean& m : means) out.push_back(m.score);

@@ -49,7 +49,8 @@ Frame make_frame(const TextContext& text, std::string_view user_before, std::str
     if (!answer_start.empty()) after += (after.empty() ? "" : " ") + std::string(answer_start);
     return {std::string(user_before), std::move(after), false};
   }
-  static constexpr std::string_view kPlace = "[[the document stands here]]";
+  // With white space of every kind, so that a template that changes it is found out.
+  static constexpr std::string_view kPlace = "[[the document\n\n stands\t here]]";
   std::vector<ChatMessage> messages;
   if (!text.system.empty()) messages.push_back({"system", text.system});
   messages.push_back({"user", std::string(user_before) + std::string(kPlace) + std::string(user_after)});

@@ -1,5 +1,6 @@
 // common_words_extraction.py: a numbered list in which ten words occur more often than the rest, with one example.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "datasets/ruler/fit.h"
@@ -25,10 +26,22 @@ class CweGenerator : public RulerGenerator {
  public:
   CweGenerator(const RulerTask& task, const RulerSources& sources, const RulerOptions& options)
       : RulerGenerator(task, sources, options), words_(*sources.words) {
-    PythonRandom(options_.seed).shuffle(words_);
+    if (is(RulerProtocol::lm_eval))
+      start_.orders.shuffle(words_);
+    else
+      PythonRandom(options_.seed).shuffle(words_);
     template_ = fill(options_.model_template, {{"task_template", std::string(kTemplate)}});
-    searches_.push_back(fit_size({.increment = kIncrement, .first_size = 4096, .floor_division = true},
-                                 options_.max_length, task_.tokens_to_generate,
+    if (linear()) {
+      searches_.push_back(fit_linear({kIncrement, static_cast<int64_t>(words_.size())}, limit(),
+                                     task_.tokens_to_generate, [&](int64_t size) {
+                                       const RulerSample sample = build(size, start_);
+                                       return tokens(sample.example + whole(sample) + " " + numbered(sample.outputs));
+                                     }));
+      if (searches_[0].size < kIncrement) does_not_fit(searches_[0].probes[0].second);
+      return;
+    }
+    searches_.push_back(fit_size({.increment = kIncrement, .first_size = 4096, .floor_division = true}, limit(),
+                                 task_.tokens_to_generate,
                                  [&](int64_t size) { return tokens(whole(build(size, start_))); }));
   }
 
@@ -36,8 +49,12 @@ class CweGenerator : public RulerGenerator {
     for (int64_t size = searches_[0].size;;) {
       RulerSample sample = build(size, state);
       sample.length = tokens(whole(sample)) + task_.tokens_to_generate;
-      if (sample.length <= options_.max_length) {
+      if (sample.length <= limit()) {
         sample.index = state.next++;
+        if (is(RulerProtocol::lm_eval)) {
+          sample.example.pop_back();  // the line feed between the two
+          sample.answer_prefix = "\n\n" + std::string(kPrefix.substr(1));
+        }
         return sample;
       }
       if (size <= kIncrement) does_not_fit(sample.length);
@@ -74,10 +91,10 @@ class CweGenerator : public RulerGenerator {
     for (int64_t k = 0; k < common_times; ++k) all.insert(all.end(), list.common.begin(), list.common.end());
     for (int64_t k = 0; k < other_times; ++k)
       all.insert(all.end(), chosen.begin() + static_cast<std::ptrdiff_t>(n_common), chosen.end());
-    if (options_.per_sample_permutation)
-      state.python.shuffle(all);
+    if (is(RulerProtocol::lm_eval))
+      state.orders.shuffle(all);
     else
-      PythonRandom(options_.seed).shuffle(all);
+      permute(all, state);
     list.text = numbered(all);
     return list;
   }
@@ -90,8 +107,10 @@ class CweGenerator : public RulerGenerator {
     sample.size = size;
     sample.outputs = list.common;
     sample.answer_prefix = kPrefix;
-    sample.input = fill(template_, {{"context", example.text}}) + std::string(kPrefix) + " " +
-                   numbered(example.common) + "\n" + fill(template_, {{"context", list.text}});
+    sample.example = fill(template_, {{"context", example.text}}) + std::string(kPrefix) + (linear() ? "" : " ") +
+                     numbered(example.common) + "\n";
+    sample.input = fill(template_, {{"context", list.text}});
+    if (!is(RulerProtocol::lm_eval)) sample.input.insert(0, std::exchange(sample.example, {}));
     return sample;
   }
 

@@ -31,6 +31,54 @@ RulerSearch fit_size(const FitRule& rule, int64_t max_length, int64_t budget,
   return search;
 }
 
+RulerSearch fit_linear(const LinearRule& rule, int64_t max_length, int64_t budget,
+                       const std::function<int64_t(int64_t)>& probe) {
+  RulerSearch search;
+  search.lower = rule.increment;
+  search.upper = rule.most;
+  int64_t size = rule.increment;
+  const auto capped = [&] { return rule.most > 0 && size > rule.most; };
+  for (int64_t total = budget; total < max_length;) {
+    total = probe(size) + budget;
+    search.probes.emplace_back(size, total);
+    if (total > max_length) {
+      size -= rule.increment;
+      break;
+    }
+    const bool before = capped();
+    if (!rule.looks_back || !before) size += rule.increment;
+    if (rule.looks_back ? before : capped()) {
+      size = rule.most;
+      break;
+    }
+  }
+  search.size = size;
+  return search;
+}
+
+std::string python_list(const std::vector<std::string>& texts) {
+  std::string out = "[";
+  for (const std::string& text : texts) {
+    if (out.size() > 1) out += ", ";
+    const char quote = text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
+    out += quote;
+    for (const char c : text) {
+      if (c == '\n')
+        out += "\\n";
+      else if (c == '\t')
+        out += "\\t";
+      else if (c == '\r')
+        out += "\\r";
+      else if (c == quote || c == '\\')
+        out += std::string("\\") + c;
+      else
+        out += c;
+    }
+    out += quote;
+  }
+  return out + "]";
+}
+
 std::string replace_all(std::string text, std::string_view from, std::string_view to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);

@@ -20,6 +20,19 @@ struct FitRule {
 RulerSearch fit_size(const FitRule& rule, int64_t max_length, int64_t budget,
                      const std::function<int64_t(int64_t)>& probe);
 
+struct LinearRule {
+  int64_t increment = 1;    // the first size, and the step
+  int64_t most = 0;         // sizes end there; 0: they do not
+  bool looks_back = false;  // essays: the size that was tried is compared with `most`, else the next one
+};
+// The paper's search: size after size until one is too long, then one step back; a size that is exactly as long as
+// allowed ends it a step too high, as upstream's does. `probe` also counts the right answer.
+RulerSearch fit_linear(const LinearRule& rule, int64_t max_length, int64_t budget,
+                       const std::function<int64_t(int64_t)>& probe);
+
+// Python's repr of a list of texts: what the paper's qa and vt append for their count.
+std::string python_list(const std::vector<std::string>& texts);
+
 std::string replace_all(std::string text, std::string_view from, std::string_view to);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 // Names of the form {name} replaced, each once, all at the same time (as Python's str.format).

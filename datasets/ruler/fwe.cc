@@ -20,14 +20,15 @@ constexpr std::string_view kPrefix =
 constexpr std::string_view kLowerCase = "abcdefghijklmnopqrstuvwxyz";
 constexpr double kAlpha = 2.0, kZeta = 1.6449340668482264;  // ζ(2) = π²/6
 constexpr int kCodedLength = 6;
+constexpr int64_t kShortest = 100;  // two words: the noise and one to ask for
 
 class FweGenerator : public RulerGenerator {
  public:
   FweGenerator(const RulerTask& task, const RulerSources& sources, const RulerOptions& options)
-      : RulerGenerator(task, sources, options), length_(options.max_length - task.tokens_to_generate) {
+      : RulerGenerator(task, sources, options), length_(limit() - (linear() ? 0 : task.tokens_to_generate)) {
     template_ = fill(options_.model_template, {{"task_template", std::string(kTemplate)}});
     increment_ = length_ / 32;
-    if (length_ < 64) does_not_fit(length_ + task.tokens_to_generate);
+    if (length_ < kShortest) does_not_fit(kShortest + task.tokens_to_generate);
     n_words_ = length_ / 6;
     RulerSearch search{n_words_, 0, {}, 0};
     // Every size is tried with the same words, here and in draw(): that takes one draw, however many sizes are tried.
@@ -64,10 +65,7 @@ class FweGenerator : public RulerGenerator {
     for (size_t drawn = 0; drawn < n || distinct.size() < n; ++drawn)
       distinct.insert(state.python.choices(kLowerCase, kCodedLength));
     std::vector<std::string> words(distinct.begin(), distinct.end());
-    if (options_.per_sample_permutation)
-      state.python.shuffle(words);
-    else
-      PythonRandom(options_.seed).shuffle(words);
+    permute(words, state);
     if (!words.empty()) words[0] = "...";
     return words;
   }
@@ -78,10 +76,7 @@ class FweGenerator : public RulerGenerator {
       const double times = static_cast<double>(n_words) * std::pow(static_cast<double>(rank), -kAlpha) / kZeta;
       text.insert(text.end(), static_cast<size_t>(times), words[rank - 1]);
     }
-    if (options_.per_sample_permutation)
-      state.python.shuffle(text);
-    else
-      PythonRandom(options_.seed).shuffle(text);
+    permute(text, state);
     RulerSample sample;
     sample.size = n_words;
     for (size_t rank = 1; rank < 4 && rank < words.size(); ++rank) sample.outputs.push_back(words[rank]);

@@ -49,17 +49,28 @@ class NiahGenerator : public RulerGenerator {
       type_.pop_back();
     }
     increment_ = essay ? 500 : options_.max_length < 4096 ? 5 : 25;
-    searches_.push_back(fit_size({.increment = increment_}, options_.max_length, task_.tokens_to_generate,
-                                 [&](int64_t size) { return tokens(whole(build(size, start_))); }));
+    if (linear()) {
+      const int64_t most = essay ? static_cast<int64_t>(sources_.essays->size()) : 0;
+      searches_.push_back(fit_linear({increment_, most, true}, limit(), task_.tokens_to_generate, [&](int64_t size) {
+        const RulerSample sample = build(size, start_);
+        return tokens(counted(sample) + join(sample.outputs, " "));
+      }));
+      if (searches_[0].size < (essay ? 0 : 1)) does_not_fit(searches_[0].probes[0].second);
+    } else {
+      searches_.push_back(fit_size({.increment = increment_}, limit(), task_.tokens_to_generate,
+                                   [&](int64_t size) { return tokens(counted(build(size, start_))); }));
+    }
   }
 
   RulerSample draw(RulerState& state) const override {
     for (int64_t size = searches_[0].size;;) {
       RulerSample sample = build(size, state);
-      const std::string text = whole(sample);
-      sample.length = tokens(text) + task_.tokens_to_generate;
-      if (sample.length <= options_.max_length) {
-        locate_answer(sample, text);
+      sample.length = tokens(counted(sample)) + task_.tokens_to_generate;
+      if (sample.length <= limit()) {
+        if (linear())
+          sample.index = state.next;
+        else
+          locate_answer(sample, whole(sample));
         ++state.next;
         return sample;
       }
@@ -70,6 +81,10 @@ class NiahGenerator : public RulerGenerator {
 
  private:
   static std::string whole(const RulerSample& sample) { return sample.input + sample.answer_prefix; }
+  // lm-eval fits the text in front of the prefix.
+  std::string counted(const RulerSample& sample) const {
+    return is(RulerProtocol::lm_eval) ? sample.input : whole(sample);
+  }
 
   std::string random_of(const std::string& type, RulerState& state) const {
     if (type == "numbers") return std::to_string(state.python.randint(1000000, 9999999));
@@ -93,10 +108,7 @@ class NiahGenerator : public RulerGenerator {
         needles.push_back(needle(keys.back(), values.back().back()));
       }
     }
-    if (options_.per_sample_permutation)
-      state.python.shuffle(needles);
-    else
-      PythonRandom(options_.seed).shuffle(needles);
+    permute(needles, state);
     const std::string context = task_.haystack == "essay" ? essay(size, needles, state) : lines(size, needles, state);
 
     RulerSample sample;
@@ -143,6 +155,8 @@ class NiahGenerator : public RulerGenerator {
     if (const auto it = cache_.find(n); it != cache_.end()) return it->second;
     const std::vector<std::string>& words = *sources_.essays;
     std::string text;
+    // p0 ends where the essays do.
+    if (linear()) n = std::min(n, static_cast<int64_t>(words.size()));
     for (int64_t i = 0; i < n; ++i) {
       if (i > 0) text += ' ';
       text += words[static_cast<size_t>(i) % words.size()];

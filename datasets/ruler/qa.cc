@@ -1,5 +1,6 @@
 // qa.py: questions over documents, their own among others of the corpus.
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -25,11 +26,22 @@ class QaGenerator : public RulerGenerator {
       throw Error(ErrorCode::corrupt, ErrorSubject::data, "the question file has no answerable question",
                   {task.dataset, "", ""});
     template_ = fill(options_.model_template, {{"task_template", std::string(kTemplate)}});
-    searches_.push_back(
-        fit_size({.increment = kIncrement}, options_.max_length, task_.tokens_to_generate, [&](int64_t size) {
-          const auto least = static_cast<int64_t>(qa_.questions[0].own.size());
-          return tokens(whole(build(0, std::max(size, least), start_)));
-        }));
+    const int64_t bare =
+        tokens(fill(template_, {{"context", ""}, {"query", qa_.questions[0].question}}) + std::string(kPrefix)) +
+        task_.tokens_to_generate;
+    if (bare > limit()) does_not_fit(bare);
+    const auto least = static_cast<int64_t>(qa_.questions[0].own.size());
+    if (linear()) {
+      const auto most = static_cast<int64_t>(qa_.documents.size());
+      searches_.push_back(fit_linear({kIncrement, most}, limit(), task_.tokens_to_generate, [&](int64_t size) {
+        const RulerSample sample = build(0, std::max(size, least), start_);
+        return tokens(counted(sample) + " " + python_list(sample.outputs));
+      }));
+    } else {
+      searches_.push_back(fit_size({.increment = kIncrement}, limit(), task_.tokens_to_generate, [&](int64_t size) {
+        return tokens(counted(build(0, std::max(size, least), start_)));
+      }));
+    }
   }
 
   RulerSample draw(RulerState& state) const override {
@@ -43,8 +55,8 @@ class QaGenerator : public RulerGenerator {
       const bool clamped = size < own;
       RulerSample sample = build(state.next, std::max(size, own), state);
       sample.clamped = clamped;
-      sample.length = tokens(whole(sample)) + task_.tokens_to_generate;
-      if (sample.length <= options_.max_length || clamped) {
+      sample.length = tokens(counted(sample)) + task_.tokens_to_generate;
+      if (sample.length <= limit() || clamped) {
         sample.index = state.next++;
         return sample;
       }
@@ -53,14 +65,17 @@ class QaGenerator : public RulerGenerator {
   }
 
  private:
-  static std::string whole(const RulerSample& sample) { return sample.input + sample.answer_prefix; }
+  // lm-eval fits the text in front of the prefix.
+  std::string counted(const RulerSample& sample) const {
+    return is(RulerProtocol::lm_eval) ? sample.input : sample.input + sample.answer_prefix;
+  }
 
   std::vector<int64_t> choose(const QaQuestion& q, int64_t n, RulerState& state) const {
     const auto total = static_cast<int64_t>(qa_.documents.size()), own = static_cast<int64_t>(q.own.size()),
                more = static_cast<int64_t>(q.more.size());
     std::vector<int64_t> out;
-    if (n >= total) {  // the corpus goes round
-      for (int64_t i = 0; i < n; ++i) out.push_back(i % total);
+    if (n >= total) {  // the corpus goes round; p0 takes it once
+      for (int64_t i = 0; i < (linear() ? total : n); ++i) out.push_back(i % total);
       return out;
     }
     out = q.own;
@@ -81,10 +96,13 @@ class QaGenerator : public RulerGenerator {
   RulerSample build(int64_t question, int64_t n, RulerState& state) const {
     const QaQuestion& q = qa_.questions[static_cast<size_t>(question)];
     std::vector<int64_t> chosen = choose(q, n, state);
-    if (options_.per_sample_permutation)
-      state.python.shuffle(chosen);
-    else
-      PythonRandom(options_.seed).shuffle(chosen);
+    if (linear() && n >= static_cast<int64_t>(qa_.documents.size())) ++state.corpus_shuffles;
+    if (linear() && state.corpus_shuffles > 0) {
+      // The corpus itself was shuffled, this time included: a document's number names what lies there now.
+      const std::vector<int64_t> lies = shuffled_corpus(state.corpus_shuffles);
+      for (int64_t& document : chosen) document = lies[static_cast<size_t>(document)];
+    }
+    if (!linear() || n < static_cast<int64_t>(qa_.documents.size())) permute(chosen, state);
     std::vector<std::string> parts;
     for (size_t i = 0; i < chosen.size(); ++i)
       parts.push_back("Document " + std::to_string(i + 1) + ":\n" + qa_.documents[static_cast<size_t>(chosen[i])]);
@@ -94,6 +112,23 @@ class QaGenerator : public RulerGenerator {
     sample.input = fill(template_, {{"context", join(parts, "\n\n")}, {"query", q.question}});
     sample.answer_prefix = kPrefix;
     return sample;
+  }
+
+  // What lies where after the fixed permutation was applied so often.
+  std::vector<int64_t> shuffled_corpus(int64_t times) const {
+    std::vector<int64_t> step(qa_.documents.size());
+    std::iota(step.begin(), step.end(), 0);
+    PythonRandom(options_.order_seed.value_or(options_.seed)).shuffle(step);
+    std::vector<int64_t> out(step.size());
+    std::iota(out.begin(), out.end(), 0);
+    for (; times > 0; times /= 2) {  // by squaring
+      if (times % 2 == 1)
+        for (int64_t& place : out) place = step[static_cast<size_t>(place)];
+      std::vector<int64_t> twice(step.size());
+      for (size_t i = 0; i < step.size(); ++i) twice[i] = step[static_cast<size_t>(step[i])];
+      step = std::move(twice);
+    }
+    return out;
   }
 
   const QaSet& qa_;

@@ -41,7 +41,7 @@ const std::vector<RulerTask>& ruler_tasks() {
 }
 
 RulerGenerator::RulerGenerator(const RulerTask& task, const RulerSources& sources, const RulerOptions& options)
-    : task_(task), sources_(sources), options_(options), start_(options.seed) {
+    : task_(task), sources_(sources), options_(options), start_(options) {
   HAY_CHECK(options.count != nullptr);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,9 +45,19 @@ struct RulerSources {
   const QaSet* qa = nullptr;
 };
 
+// Whose generators are imitated. They differ in how sizes are searched, in a few words, and in what is counted.
+enum class RulerProtocol {
+  p0,       // the paper's: NVIDIA/RULER at 4f6507e
+  p1,       // its main branch at c3f5e3b4
+  lm_eval,  // lm-evaluation-harness at 4e7e0d47: p0's, one task loaded alone
+};
+
 struct RulerOptions {
+  RulerProtocol protocol = RulerProtocol::p1;
   int64_t max_length = 4096;
+  int64_t template_tokens = 0;  // taken off the length, for a template that is put around the finished prompt
   uint64_t seed = 42;
+  std::optional<uint64_t> numpy_seed = {}, order_seed = {};  // of numbers, of the fixed permutations; else `seed`
   std::string model_template = "{task_template}";
   bool per_sample_permutation = false;  // else the fixed ones of upstream
   RulerTokenCount count;
@@ -55,15 +66,20 @@ struct RulerOptions {
 };
 
 struct RulerState {
-  explicit RulerState(uint64_t seed) : python(seed), numpy(static_cast<uint32_t>(seed)) {}
-  PythonRandom python;
+  explicit RulerState(const RulerOptions& options)
+      : python(options.seed),
+        orders(options.order_seed.value_or(options.seed)),
+        numpy(static_cast<uint32_t>(options.numpy_seed.value_or(options.seed))) {}
+  PythonRandom python, orders;  // `orders` runs on in lm-eval's cwe only
   NumpyRandom numpy;
-  int64_t next = 0;  // number of the next sample (qa: of its question)
+  int64_t next = 0;             // number of the next sample (qa: of its question)
+  int64_t corpus_shuffles = 0;  // p0 shuffles qa's documents in place whenever it takes them all
 };
 
 struct RulerSample {
-  std::string input;  // the prompt without the answer prefix
-  std::string answer_prefix;
+  std::string input;          // the prompt without the answer prefix
+  std::string answer_prefix;  // with the white space before it
+  std::string example = {};   // lm-eval's cwe: counted and stored, never asked
   std::vector<std::string> outputs;
   int64_t length = 0;                  // tokens of input + prefix, plus the budget
   int64_t size = 0;                    // what was drawn: lines, words, documents
@@ -90,8 +106,18 @@ class RulerGenerator {
 
  protected:
   RulerGenerator(const RulerTask& task, const RulerSources& sources, const RulerOptions& options);
-  // `text` with the whole prompt counted.
   int64_t tokens(std::string_view text) const { return options_.count(text); }
+  bool is(RulerProtocol protocol) const { return options_.protocol == protocol; }
+  bool linear() const { return options_.protocol != RulerProtocol::p1; }  // sizes are searched one step at a time
+  int64_t limit() const { return options_.max_length - options_.template_tokens; }
+  // A list in the order of the protocol: the same for every sample unless permutations are drawn.
+  template <typename T>
+  void permute(std::vector<T>& list, RulerState& state) const {
+    if (options_.per_sample_permutation)
+      state.python.shuffle(list);
+    else
+      PythonRandom(options_.order_seed.value_or(options_.seed)).shuffle(list);
+  }
   [[noreturn]] void does_not_fit(int64_t smallest) const;
 
   RulerTask task_;

@@ -26,36 +26,63 @@ class VtGenerator : public RulerGenerator {
   VtGenerator(const RulerTask& task, const RulerSources& sources, const RulerOptions& options)
       : RulerGenerator(task, sources, options) {
     template_ = fill(options_.model_template, {{"task_template", std::string(kTemplate)}});
+    if (linear()) prefix_ = replace_all(std::move(prefix_), "assigned", "assgined");  // as it was spelled then
     make_example();
-    increment_ = options_.max_length < 4096 ? 5 : 10;
-    const int64_t extra = tokens(example_) + task_.tokens_to_generate;
-    searches_.push_back(fit_size({.increment = increment_}, options_.max_length, extra,
-                                 [&](int64_t size) { return tokens(whole(must_build(size, false))); }));
+    increment_ = options_.max_length < 4096 && !linear() ? 5 : 10;
+    example_tokens_ = tokens(example_);
+    const int64_t extra = example_tokens_ + task_.tokens_to_generate;
+    if (linear()) {
+      searches_.push_back(
+          fit_linear({increment_}, limit(), extra, [&](int64_t size) { return count_answered(size, false); }));
+      if (searches_[1].size < increment_)
+        does_not_fit(searches_[1].probes.empty() ? extra + 1 : searches_[1].probes[0].second);
+    } else {
+      searches_.push_back(fit_size({.increment = increment_}, limit(), extra,
+                                   [&](int64_t size) { return tokens(whole(must_build(size, false))); }));
+    }
   }
 
   RulerSample draw(RulerState& state) const override {
     int64_t smallest = 0;
-    for (int64_t size = searches_.back().size;;) {
+    for (int64_t size = searches_.back().size, tries = 0;; ++tries) {
       // Names that collide make upstream's chain builder fail; it then shrinks as if the sample had not fitted.
       if (std::optional<RulerSample> sample = build(size, false, state)) {
-        const std::string example = new_example(state);
-        const size_t at = sample->input.find(kTemplate.substr(0, 20));
-        HAY_CHECK(at != std::string::npos);
-        sample->input.insert(at, example + "\n");
-        sample->length = tokens(whole(*sample)) + task_.tokens_to_generate;
-        if (sample->length <= options_.max_length) {
+        if (!linear()) insert_example(*sample, state);
+        sample->length = tokens(whole(*sample)) + task_.tokens_to_generate + (linear() ? example_tokens_ : 0);
+        if (sample->length <= limit()) {
+          if (linear()) insert_example(*sample, state);
           sample->index = state.next++;
           return *std::move(sample);
         }
         smallest = sample->length;
       }
-      if (size <= increment_ && smallest > 0) does_not_fit(smallest);
-      if (size > increment_) size -= increment_;
+      // p0 draws again at the same size, for ever if need be.
+      const bool shrinks = !is(RulerProtocol::p0);
+      if ((size <= increment_ || (!shrinks && tries >= kMostTries)) && smallest > 0) does_not_fit(smallest);
+      if (size > increment_ && shrinks) size -= increment_;
     }
   }
 
  private:
+  static constexpr int64_t kMostTries = 1000;
+
   static std::string whole(const RulerSample& sample) { return sample.input + sample.answer_prefix; }
+
+  // The paper's count holds the answer, as Python prints a list.
+  int64_t count_answered(int64_t size, bool example) {
+    const RulerSample sample = must_build(size, example);
+    return tokens(whole(sample) + " " + python_list(sample.outputs));
+  }
+
+  // The worked example goes between the model's template and the task's.
+  void insert_example(RulerSample& sample, RulerState& state) const {
+    std::string example = is(RulerProtocol::p0) ? " " + example_ : new_example(state);
+    example += linear() ? "\n\n" : "\n";
+    const size_t at = sample.input.find(kTemplate.substr(0, 20));
+    HAY_CHECK(at != std::string::npos);
+    sample.input.insert(at, example);
+    if (is(RulerProtocol::lm_eval)) sample.answer_prefix.pop_back();
+  }
 
   RulerSample must_build(int64_t size, bool example) {
     std::optional<RulerSample> sample = build(size, example, start_);
@@ -67,7 +94,7 @@ class VtGenerator : public RulerGenerator {
   }
 
   // Nothing when more names had to be drawn because two were equal: the last chain is then incomplete.
-  static std::optional<std::vector<std::string>> chain_names(bool example, RulerState& state) {
+  std::optional<std::vector<std::string>> chain_names(bool example, RulerState& state) const {
     std::vector<std::string> names;
     std::set<std::string> distinct;
     while (names.size() < kNames || distinct.size() < kNames) {
@@ -75,7 +102,7 @@ class VtGenerator : public RulerGenerator {
       distinct.insert(names.back());
     }
     if (names.size() == kNames) return names;
-    if (!example)
+    if (!example || linear())
       for (size_t chain = 0; chain * kNames < names.size(); ++chain) state.numpy.randint(10000, 99999);
     return std::nullopt;
   }
@@ -83,38 +110,81 @@ class VtGenerator : public RulerGenerator {
   std::optional<RulerSample> build(int64_t size, bool example, RulerState& state) const {
     const std::optional<std::vector<std::string>> names = chain_names(example, state);
     if (!names) return std::nullopt;
-    const std::string value = example ? std::string(kExampleValue) : std::to_string(state.numpy.randint(10000, 99999));
+    const std::string value =
+        example && !linear() ? std::string(kExampleValue) : std::to_string(state.numpy.randint(10000, 99999));
     std::vector<std::string> chain = {"VAR " + (*names)[0] + " = " + value};
     for (size_t i = 0; i < kHops; ++i) chain.push_back("VAR " + (*names)[i + 1] + " = VAR " + (*names)[i] + " ");
 
-    std::vector<std::string> sentences(static_cast<size_t>(size), std::string(kRulerNoise));
+    std::vector<std::string> sentences(static_cast<size_t>(size), std::string(kRulerNoise) + (linear() ? "\n" : ""));
+    if (linear() && sentences.size() <= chain.size()) sentences = pieces(size);
     if (sentences.size() < chain.size()) return std::nullopt;
     std::vector<size_t> at = state.python.sample(sentences.size(), chain.size());
     std::sort(at.begin(), at.end());
     for (size_t i = 0; i < chain.size(); ++i)
       sentences.insert(sentences.begin() + static_cast<std::ptrdiff_t>(at[i] + i), chain[i]);
-    const std::string context = replace_all(join(sentences, "\n"), ". \n", ".\n");
+    const std::string context = replace_all(join(sentences, linear() ? " " : "\n"), ". \n", ".\n");
 
     RulerSample sample;
     sample.size = size;
     sample.outputs = *names;
-    sample.input = fill(example ? kTemplate : std::string_view(template_), {{"context", context}, {"query", value}});
-    sample.answer_prefix = fill(kPrefix, {{"num_v", std::to_string(kNames)}, {"query", value}});
+    sample.input = fill(example ? example_template_ : template_, {{"context", context}, {"query", value}});
+    sample.answer_prefix = fill(prefix_, {{"num_v", std::to_string(kNames)}, {"query", value}});
     return sample;
+  }
+
+  // Too few lines for a chain: p0 puts it between their sentences.
+  static std::vector<std::string> pieces(int64_t lines) {
+    std::vector<std::string> out;
+    for (int64_t i = 0; i < lines; ++i) {
+      for (size_t from = 0; from < kRulerNoise.size();) {
+        const size_t stop = kRulerNoise.find('.', from);
+        out.emplace_back(kRulerNoise.substr(from, stop + 1 - from));
+        from = stop + 1;
+      }
+      out.emplace_back("\n");
+    }
+    return out;
+  }
+
+  // The task's template, without the model's. p0 means to cut the model's off: it joins all words but the last before
+  // the prefix, whether or not that one is the model's.
+  void make_example_template() {
+    example_template_ = kTemplate;
+    if (!is(RulerProtocol::p0)) return;
+    const size_t from = template_.find(kTemplate.substr(0, 20));
+    HAY_CHECK(from != std::string::npos);
+    std::vector<std::string> words(1);
+    for (const char c : template_.substr(from)) {
+      if (c != ' ' && !(c >= '\t' && c <= '\r'))
+        words.back() += c;
+      else if (!words.back().empty())
+        words.emplace_back();
+    }
+    if (words.back().empty()) words.pop_back();
+    words.pop_back();
+    example_template_ = join(words, " ");
   }
 
   // The worked example is a sample of at most 500 tokens with its answer.
   void make_example() {
-    searches_.push_back(
-        fit_size({.increment = 5}, 500, 0, [&](int64_t size) { return tokens(whole(must_build(size, true))); }));
-    for (int64_t size = searches_[0].size;;) {
+    make_example_template();
+    const int64_t most = 500 - options_.template_tokens, budget = linear() ? task_.tokens_to_generate : 0;
+    if (linear())
+      searches_.push_back(fit_linear({5}, most, budget, [&](int64_t size) { return count_answered(size, true); }));
+    else
+      searches_.push_back(
+          fit_size({.increment = 5}, most, 0, [&](int64_t size) { return tokens(whole(must_build(size, true))); }));
+    for (int64_t size = searches_[0].size, tries = 0;; ++tries) {
+      if (size < 5 || tries >= kMostTries)
+        throw Error(ErrorCode::usage, ErrorSubject::general,
+                    "ruler_vt's worked example does not fit the 500 tokens it may have",
+                    {"", "this tokenizer needs more; no length changes that", "use a tokenizer with longer tokens"});
       const RulerSample sample = must_build(size, true);
-      if (tokens(whole(sample)) <= 500) {
-        example_ = whole(sample) + " " + join(sample.outputs, " ") + "\n";
+      if (tokens(whole(sample)) + budget <= most) {
+        example_ = whole(sample) + " " + join(sample.outputs, " ") + (linear() ? "\n\n" : "\n");
         return;
       }
-      if (size <= 5) does_not_fit(500);
-      size -= 5;
+      if (!is(RulerProtocol::p0)) size -= 5;
     }
   }
 
@@ -130,11 +200,12 @@ class VtGenerator : public RulerGenerator {
     }
     for (const std::string& name : names)
       text = replace_all(std::move(text), name, state.python.choices(kUpperCase, static_cast<int>(name.size())));
+    if (linear()) return text;
     return replace_all(std::move(text), kExampleValue, std::to_string(state.numpy.randint(10000, 99999)));
   }
 
-  std::string template_, example_;
-  int64_t increment_ = 0;
+  std::string template_, prefix_{kPrefix}, example_template_, example_;
+  int64_t increment_ = 0, example_tokens_ = 0;
 };
 
 }  // namespace

@@ -34,6 +34,13 @@ constexpr CodeText kCodes[] = {
      "RULER's own program does not end here. The question is asked over its own documents alone, and the sample's "
      "recipe "
      "says clamped; its prompt may be longer than the length. Use a greater length."},
+    {"HAY-W023", "needles are split into unusual tokens",
+     "Needles are put into the haystack as tokens, so that every one has its exact place. The tokenizer would cut "
+     "these "
+     "texts otherwise at their borders; a model may find them harder to read. The samples' recipes mark them as "
+     "split."},
+    {"HAY-I024", "lengths or depths were given out of order or twice",
+     "They are taken once each and in ascending order; the grid is the same."},
     {"HAY-W030", "a failure of the gate could not be confirmed",
      "The policy asks to run the task again with new seeds, and one of the two models or its data is not here. The "
      "verdict is that of the stored samples."},

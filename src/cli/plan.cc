@@ -217,10 +217,12 @@ std::vector<runs::PlannedTask> planned_groups(const Plan& plan) {
       const tasks::TaskInfo& info = task->info();
       if (std::find(entry.members.begin(), entry.members.end(), info.name) == entry.members.end()) continue;
       members[info.name] = sha256_hex(info.config_json);
+      // A group whose members know several protocols is of theirs.
+      planned.task.protocol = json::parse(info.config_json).value("group", planned.task.protocol);
       planned.num_fewshot = info.num_fewshot;
       planned.fewshot_seed = info.fewshot_seed;
     }
-    planned.task.config_json = canonical_json(json{{"protocol", entry.protocol}, {"members", members}});
+    planned.task.config_json = canonical_json(json{{"protocol", planned.task.protocol}, {"members", members}});
     for (const tasks::MetricDef& metric : entry.metrics) {
       planned.metric_defs.push_back({.metric = metric.name,
                                      .higher_is_better = metric.higher_is_better,

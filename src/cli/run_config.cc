@@ -161,9 +161,11 @@ RunConfig run_config_from_json(const std::string& text) {
 
 void declare_plan(Flags& flags, RunConfig& config) {
   flags.group("What to run");
-  flags.counts("lengths", config.lengths, "N,…",
-               "Context lengths in tokens, prompt and answer together: 512-2k*2, 4k,8k. "
-               "Default: the task's own.");
+  flags
+      .counts("lengths", config.lengths, "N,…",
+              "Context lengths in tokens, prompt and answer together: 512-2k*2, 4k,8k. "
+              "Default: the task's own.")
+      .alias = "length";
   flags.numbers("depths", config.depths, "P,…", "Needle depths in percent: 0-100+10. Default: the task's own.");
   flags.count("samples", config.samples, "N", "Samples a cell of a generated task. Default: the task's own.");
   flags.count("limit", config.limit, "N", "The first N documents, or N samples a cell.");

@@ -150,9 +150,24 @@ TEST_F(RulerSmall, WhatCannotWorkIsRefused) {
     return std::string("nothing was refused");
   };
   options.lengths = {300};
-  EXPECT_NE(refusal("ruler_niah_single_1").find("length 300 is too small for ruler_niah_single_1"), std::string::npos);
-  EXPECT_NE(refusal("ruler_fwe").find("too small for ruler_fwe"), std::string::npos);
-  EXPECT_NE(refusal("ruler_vt").find("too small for ruler_vt"), std::string::npos);
+  // The error names the smallest length that works: it does, and one less does not.
+  for (const char* name : {"ruler_niah_single_1", "ruler_niah_multikey_3", "ruler_fwe"}) {
+    options.lengths = {300};
+    const std::string error = refusal(name);
+    EXPECT_NE(error.find(std::string("length 300 is too small for ") + name), std::string::npos) << error;
+    const std::string before = "the smallest workable length is ";
+    const size_t at = error.find(before);
+    ASSERT_NE(at, std::string::npos) << error;
+    const int64_t smallest = std::stoll(error.substr(at + before.size()));
+    options.lengths = {smallest};
+    const auto task = make_task(name, options, text);
+    for (int64_t i = 0; i < task->n_samples(); ++i)
+      EXPECT_LE(task->sample(i).prompt_tokens + task->sample(i).max_new_tokens, smallest);
+    options.lengths = {smallest - 1};
+    EXPECT_NE(refusal(name).find("too small"), std::string::npos);
+  }
+  // One byte a token: the worked example, which may have 500 tokens, fits no length.
+  EXPECT_NE(refusal("ruler_vt").find("worked example does not fit"), std::string::npos);
   options.lengths = {4096};
   EXPECT_NE(refusal("ruler_niah_single_2").find("--essays"), std::string::npos);
   EXPECT_NE(refusal("ruler_qa_2").find("--hotpotqa"), std::string::npos);
@@ -160,6 +175,95 @@ TEST_F(RulerSmall, WhatCannotWorkIsRefused) {
   options.extra["template"] = "meta-lama3";
   EXPECT_NE(refusal("ruler_vt").find("unknown template"), std::string::npos);
   EXPECT_NE(refusal("ruler_niah_single1").find("did you mean ruler_niah_single_1"), std::string::npos);
+}
+
+TEST_F(RulerSmall, TheThresholdReachesTheGroup) {
+  options.extra["threshold"] = "79.4";
+  const auto task = make_task("ruler_fwe", options, text);
+  std::vector<FoldRow> rows(2);
+  for (FoldRow& row : rows) {
+    row.score = 0.8;
+    row.metrics = {{"score", 0.8}};
+    row.key.ctx_len = 3000;
+  }
+  auto members = scores({{4096, .8}, {8192, .79}});
+  EXPECT_FALSE(value(fold_ruler_group(members), "", "effective_length"));
+  for (const Aggregate& a : task->fold(rows))
+    if (a.metric == "threshold") members["ruler_fwe"].push_back(a);
+  EXPECT_EQ(value(fold_ruler_group(members), "", "effective_length"), 4096);
+}
+
+TEST_F(RulerSmall, ProtocolsContradictingOthersAreRefused) {
+  const auto refusal = [&](const std::map<std::string, std::string>& extra) {
+    TaskOptions asked = options;
+    for (const auto& [key, value] : extra) asked.extra[key] = value;
+    try {
+      make_task("ruler_fwe", asked, text);
+    } catch (const Error& e) {
+      return e.render();
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_NE(refusal({{"variant", "lm-eval"}, {"protocol", "p0"}}).find("contradict"), std::string::npos);
+  EXPECT_NE(refusal({{"variant", "lm-eval"}, {"template", "meta-llama3"}}).find("no templates"), std::string::npos);
+  EXPECT_NE(refusal({{"protocol", "p0"}, {"permutation", "per-sample"}}).find("per-sample"), std::string::npos);
+  EXPECT_NE(refusal({{"protocol", "p3"}}).find("p0, p1, p2"), std::string::npos);
+  EXPECT_NE(refusal({{"threshold", "abc"}}).find("--threshold"), std::string::npos);
+  EXPECT_NE(refusal({{"threshold", "120"}}).find("percentage"), std::string::npos);
+}
+
+TEST_F(RulerSmall, TheProtocolIsInTheTaskAndItsRows) {
+  for (const auto& [key, name, protocol] : {std::tuple{"protocol", "p0", "ruler/p0/fwe"},
+                                            {"protocol", "p1", "ruler/p1/fwe"},
+                                            {"protocol", "p2", "ruler/p2/fwe"},
+                                            {"variant", "lm-eval", "lm-eval/ruler_fwe/1.0"}}) {
+    options.extra = {{"words", dir.path().string()}, {key, name}};
+    const auto task = make_task("ruler_fwe", options, text);
+    EXPECT_EQ(task->info().protocol, protocol);
+    const Sample s = task->sample(0);
+    const json recipe = json::parse(s.recipe_json), row = json::parse(task->upstream_row(0));
+    EXPECT_EQ(recipe["protocol"], protocol);
+    EXPECT_EQ(recipe["variant"], std::string(name) == "lm-eval" ? "lm-eval" : "official");
+    const std::string whole = tokenizer.decode(prompt(s)), prefix = " Answer: According to the coded text above";
+    const bool p2 = std::string(name) == "p2";
+    EXPECT_EQ(whole.find(prefix) == std::string::npos, p2);
+    EXPECT_EQ(recipe["prefix_used"], !p2);
+    EXPECT_EQ(s.max_new_tokens, p2 ? 4096 : 50);
+    EXPECT_EQ(row.contains("answer_prefix"), std::string(name) == "p1" || p2);
+    EXPECT_EQ(row.contains("gen_prefix"), std::string(name) == "lm-eval");
+  }
+}
+
+// p2 takes the template's tokens off the length and puts the template around the prompt.
+TEST_F(RulerSmall, P2FitsTheTextBelowTheTemplate) {
+  options.extra["protocol"] = "p2";
+  options.extra["template"] = "meta-chat";
+  const auto task = make_task("ruler_niah_single_1", options, text);
+  const std::string whole = tokenizer.decode(prompt(task->sample(0)));
+  EXPECT_TRUE(whole.starts_with("[INST] A special magic number"));
+  EXPECT_TRUE(whole.ends_with("mentioned in the provided text? [/INST]"));
+  const json row = json::parse(task->upstream_row(0));
+  const auto length = row["length"].get<int64_t>(), all = row["length_w_model_temp"].get<int64_t>();
+  EXPECT_EQ(all - length, static_cast<int64_t>(std::string("[INST] {task_template} [/INST]").size()));
+  EXPECT_LE(all, 3000);
+}
+
+// lm-evaluation-harness's own numbers: its metric is the share of the references, its counts hold a BOS.
+TEST_F(RulerSmall, LmEvalScoresTheShareOfTheAnswers) {
+  std::ofstream(dir.path() / "squad.json")
+      << R"({"data":[{"paragraphs":[{"context":"Paris is a town.","qas":[{"question":"Which town?","is_impossible":false,)"
+      << R"("answers":[{"text":"Paris"},{"text":"the town of Paris"}]}]}]}]})";
+  options.extra["squad"] = (dir.path() / "squad.json").string();
+  const auto score = [&](const char* variant) {
+    options.extra["variant"] = variant;
+    options.samples = 1;
+    const auto task = make_task("ruler_qa_1", options, text);
+    engine::Answer answer;
+    answer.result = engine::GenerateAnswer{.text = " Paris."};
+    return *task->score(task->sample(0), std::span(&answer, 1)).score;
+  };
+  EXPECT_EQ(score("official"), 1);
+  EXPECT_EQ(score("lm-eval"), 0.5);
 }
 
 TEST(RulerRegistry, TheGroupStandsForThirteenTasks) {

@@ -17,6 +17,7 @@
 #include "datasets/ruler/ruler.h"
 #include "metrics/stats.h"
 #include "metrics/text.h"
+#include "tasks/ruler.h"
 
 namespace hayfork::cli {
 namespace {
@@ -138,24 +139,14 @@ class Ruler {
     }
     if (line.contains("length") && line["length"].is_number_integer())
       row.prompt_tokens = line["length"].get<int64_t>();
-    // evaluate.py, postprocess_pred: control characters become line feeds, blanks at both ends go.
     const std::string pred = line["pred"].get<std::string>();
     row.response = runs::StoredText{pred};
-    row.answer = cleaned(pred);
+    row.answer = tasks::ruler_postprocess(pred);
     for (const std::string& target : targets) row.target = row.target ? *row.target + " | " + target : target;
     row.score = kind.match_part ? metrics::string_match_part(*row.answer, targets)
                                 : metrics::string_match_all(*row.answer, targets);
     row.metrics = {{.metric = "score", .value = row.score}};
     return row;
-  }
-
-  static std::string cleaned(const std::string& text) {
-    std::string out = text;
-    for (char& c : out) {
-      if (static_cast<unsigned char>(c) < 0x20) c = '\n';
-    }
-    const size_t first = out.find_first_not_of(" \n"), last = out.find_last_not_of(" \n");
-    return first == std::string::npos ? "" : out.substr(first, last - first + 1);
   }
 
   static runs::MetricRow mean_row(const std::string& slice, const std::vector<double>& values) {
