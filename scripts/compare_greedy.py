@@ -21,7 +21,7 @@ import transformers
 
 def samples_of(options):
     """Rows of `hayfork export samples`, one a sample, with texts."""
-    command = [options.hayfork, "export", "samples", options.run, "--texts", "-o", "jsonl", "--db", options.db]
+    command = [options.hayfork, "export", "samples", options.run, "-o", "jsonl", "--db", options.db]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [json.loads(line) for line in out.splitlines()]
 
@@ -57,7 +57,7 @@ def main():
         seen[cell] = seen.get(cell, 0) + 1
         if seen[cell] > options.per_cell:
             continue
-        if not row.get("prompt_text") or row.get("response") is None or row["prompt_tokens"] > options.max_tokens:
+        if not row.get("prompt_text") or row.get("response_ids") is None or row["prompt_tokens"] > options.max_tokens:
             counts["left out"] += 1
             continue
         ids = tokenizer(row["prompt_text"], add_special_tokens=False).input_ids
@@ -67,13 +67,15 @@ def main():
             out = model.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long),
                                  max_new_tokens=row["max_new_tokens"], do_sample=False,
                                  pad_token_id=tokenizer.eos_token_id or 0)[0].tolist()[len(ids):]
+        ours = [int.from_bytes(bytes.fromhex(row["response_ids"][i:i + 8]), "little", signed=True)
+                for i in range(0, len(row["response_ids"]), 8)]
         eos = tokenizer.eos_token_id
-        theirs = out[:out.index(eos)] if eos in out else out
-        text = tokenizer.decode(theirs, clean_up_tokenization_spaces=False)
-        if text == row["response"]:
+        if eos in out and eos not in ours:  # kept in one list, dropped from the other
+            out = out[:out.index(eos)]
+        theirs = out
+        if ours == theirs:
             counts["same"] += 1
             continue
-        ours = tokenizer(row["response"], add_special_tokens=False).input_ids
         at, gap = first_difference(model, ids, ours, theirs)
         verdict = "near tie" if gap is not None and gap < options.near else "different"
         counts[verdict] += 1

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "base/utf8.h"
 #include "cli/engine_flags.h"
 #include "cli/output.h"
@@ -103,21 +104,69 @@ void print_for_people(int64_t index, const tasks::Sample& sample, const engine::
   if (!targets.empty()) console.out(fmt::format("target  {}\n", targets));
 }
 
-void print_sample(const tasks::Task& task, int64_t i, const engine::Tokenizer& tokenizer, const PromptOptions& options,
-                  Console& console) {
-  if (options.format != "table") {
-    if (const std::string row = task.upstream_row(i); !row.empty()) {
-      console.out(row + "\n");  // a benchmark with a file format of its own
+// One JSON object, in the benchmark's own format where it has one.
+std::string sample_line(const tasks::Task& task, int64_t i, const engine::Tokenizer& tokenizer) {
+  if (std::string row = task.upstream_row(i); !row.empty()) return row + "\n";
+  return sample_json(i, task.sample(i), tokenizer).dump(-1, ' ', true, ordered_json::error_handler_t::replace) + "\n";
+}
+
+// Samples of a plan are made by all threads, a block at a time, and printed in order.
+class Printer {
+ public:
+  Printer(const engine::Tokenizer& tokenizer, const PromptOptions& options, Console& console)
+      : tokenizer_(tokenizer), options_(options), console_(console) {}
+
+  void print(const tasks::Task& task, int64_t first, int64_t end) {
+    if (options_.format == "table") {
+      for (int64_t i = first; i < end; ++i)
+        if (const auto fault =
+                attempt([&] { print_for_people(i, task.sample(i), tokenizer_, options_.ids, console_); }))
+          tell(task, i, *fault);
       return;
     }
+    constexpr int64_t kBlock = 16;
+    for (int64_t from = first; from < end; from += kBlock) {
+      const int64_t n = std::min(kBlock, end - from);
+      std::vector<std::string> lines(static_cast<size_t>(n));
+      std::vector<std::optional<Error>> faults(static_cast<size_t>(n));
+      parallel_for(n, 1, [&](int64_t begin, int64_t stop) {
+        for (int64_t k = begin; k < stop; ++k)
+          faults[static_cast<size_t>(k)] =
+              attempt([&] { lines[static_cast<size_t>(k)] = sample_line(task, from + k, tokenizer_); });
+      });
+      for (int64_t k = 0; k < n; ++k) {
+        if (faults[static_cast<size_t>(k)])
+          tell(task, from + k, *faults[static_cast<size_t>(k)]);
+        else
+          console_.out(lines[static_cast<size_t>(k)]);
+      }
+    }
   }
-  const tasks::Sample sample = task.sample(i);
-  if (options.format == "table") {
-    print_for_people(i, sample, tokenizer, options.ids, console);
-  } else {
-    console.out(sample_json(i, sample, tokenizer).dump(-1, ' ', true, ordered_json::error_handler_t::replace) + "\n");
+
+  int status() const { return status_; }
+
+ private:
+  // The fault of one document; the others go on. What is none of a document's is thrown.
+  static std::optional<Error> attempt(const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const Error& error) {
+      if (error.subject() != ErrorSubject::data) throw;
+      return error;
+    }
+    return std::nullopt;
   }
-}
+
+  void tell(const tasks::Task& task, int64_t i, const Error& error) {
+    status_ = 4;
+    console_.warn("HAY-W012", fmt::format("{} {}: {}", task.info().name, i, error.what()));
+  }
+
+  const engine::Tokenizer& tokenizer_;
+  const PromptOptions& options_;
+  Console& console_;
+  int status_ = 0;
+};
 
 int run(const PromptOptions& options, Console& console) {
   RunConfig config = options.config;
@@ -126,7 +175,7 @@ int run(const PromptOptions& options, Console& console) {
                                                                           : std::filesystem::path(config.tokenizer));
   const TextSide text = text_side(config, tokenizer.get(), 0, {});
   const auto tasks = make_tasks(config, text, console.events());
-  int status = 0;
+  Printer printer(*tokenizer, options, console);
   for (const auto& task : tasks) {
     const int64_t n = task->n_samples();
     if (options.index && *options.index >= n) {
@@ -135,18 +184,9 @@ int run(const PromptOptions& options, Console& console) {
                   {.why = fmt::format("it has samples 0 to {}", n - 1)});
     }
     const int64_t first = options.index.value_or(0);
-    const int64_t end = options.index ? first + 1 : n;
-    for (int64_t i = first; i < end; ++i) {
-      try {
-        print_sample(*task, i, *tokenizer, options, console);
-      } catch (const Error& error) {  // this document's; the others go on
-        if (error.subject() != ErrorSubject::data) throw;
-        status = 4;
-        console.warn("HAY-W012", fmt::format("{} {}: {}", task->info().name, i, error.what()));
-      }
-    }
+    printer.print(*task, first, options.index ? first + 1 : n);
   }
-  return status;
+  return printer.status();
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/parallel.h"
 #include "tasks/run_task.h"
 #include "tests/support/byte_tokenizer.h"
 #include "tests/support/fake_lm.h"
@@ -116,6 +117,17 @@ TEST_F(RulerSmall, SamplesAreTheSameInAnyOrderAndFromManyThreads) {
   EXPECT_EQ(a, b);
   EXPECT_EQ(std::set<std::string>(a.begin(), a.end()).size(), 8u);
   EXPECT_EQ(forwards->sample(2).ids_sha256, a[2]);
+  const int threads = current_threads();
+  for (const int n : {1, 2, 8}) {
+    const auto many = make_task("ruler_niah_single_1", options, text);
+    std::vector<std::string> c(8);
+    set_threads(n);
+    parallel_for(8, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) c[static_cast<size_t>(i)] = many->sample(i).ids_sha256;
+    });
+    EXPECT_EQ(c, a) << n << " threads";
+  }
+  set_threads(threads);
   options.samples = 2;
   EXPECT_EQ(make_task("ruler_niah_single_1", options, text)->sample(3).ids_sha256, a[5]);
 }
