@@ -11,8 +11,9 @@
 namespace hayfork::engine::cuda {
 namespace {
 
-// A cluster of two blocks shares a tile of 256 ids, each block with 128 rows of its own (two warpgroups of 64): each
-// brings half of the ids' weights to both.
+// The blocks of a cluster share a tile of 256 ids, each block with 128 rows of its own (two warpgroups of 64): each
+// brings its share of the ids' weights to all.
+constexpr int kCluster = 2;
 constexpr int kRows = 128, kIds = kHeadTile, kDepth = 64;
 constexpr int kStages = 4;
 constexpr int kConsumers = 2;
@@ -37,85 +38,123 @@ __device__ inline float chosen(float v, float x, int is, int want) {
   return v;
 }
 
-// The two rows of a lane: accumulator elements 4c + 2i + j are columns 8c + 2·(lane % 4) + j of row i.
-template <int i, bool kWhole>
-__device__ __forceinline__ void fold_row(const float (&acc)[128], int row, int id0, const Fold& fold) {
-  const int lane = threadIdx.x % 32, quad = lane % 4;
-  const int valid = fold.n - id0 - quad * 2;  // columns of this lane: 8c + j < valid; all of them when kWhole
-  const auto in = [&](int column) { return kWhole || column < valid; };
-  // Four chains, so that a comparison need not wait for the one before; their order does not matter.
-  constexpr int kChains = 4;
-  float top1[kChains], top2[kChains];
-  int top[kChains] = {};
-#pragma unroll
-  for (int chain = 0; chain < kChains; ++chain) top1[chain] = top2[chain] = -INFINITY;
-#pragma unroll
-  for (int c = 0; c < 32; ++c) {
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int chain = c % kChains;
-      const float v = in(c * 8 + j) ? acc[c * 4 + 2 * i + j] : -INFINITY;
-      top2[chain] = fmaxf(top2[chain], fminf(v, top1[chain]));
-      if (v > top1[chain]) top[chain] = c * 8 + j;
-      top1[chain] = fmaxf(top1[chain], v);
-    }
-  }
-  const auto take = [&](float other1, float other2, int other) {
-    top2[0] = fmaxf(fmaxf(top2[0], other2), fminf(top1[0], other1));
-    if (other1 > top1[0] || (other1 == top1[0] && other < top[0])) {
-      top1[0] = other1;
-      top[0] = other;
-    }
-  };
-#pragma unroll
-  for (int chain = 1; chain < kChains; ++chain) take(top1[chain], top2[chain], top[chain]);
-  top[0] += id0 + quad * 2;
-#pragma unroll
-  for (int offset = 1; offset < 4; offset *= 2) {
-    take(__shfl_xor_sync(~0u, top1[0], offset), __shfl_xor_sync(~0u, top2[0], offset),
-         __shfl_xor_sync(~0u, top[0], offset));
-  }
-  // A logit that is NaN or +∞ makes its term NaN.
-  const float base = top1[0] * kLog2E;
-  float sums[kChains] = {};
-#pragma unroll
-  for (int c = 0; c < 32; ++c) {
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const float e = power_of_two(fmaf(acc[c * 4 + 2 * i + j], kLog2E, -base));
-      sums[c % kChains] += in(c * 8 + j) ? e : 0.f;
-    }
-  }
-  float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-#pragma unroll
-  for (int offset = 1; offset < 4; offset *= 2) sum += __shfl_xor_sync(~0u, sum, offset);
+// The targets of a row, and the first of them: read ahead, since the fold cannot wait for memory.
+struct RowTargets {
+  int first = 0, end = 0, id = -1;
+};
+__device__ inline RowTargets targets_of(const Fold& fold, int row) {
+  RowTargets targets;
+  if (fold.first_target == nullptr || row >= fold.rows) return targets;
+  targets.first = fold.first_target[row];
+  targets.end = fold.first_target[row + 1];
+  if (targets.first < targets.end) targets.id = fold.target_ids[targets.first];
+  return targets;
+}
+
+// Row i of the two that a lane has a part of: elements 4c + 2i + j are columns 8c + 2·(lane % 4) + j.
+template <int i>
+__device__ __forceinline__ void give_logits(const float (&acc)[128], int row, int id0, const Fold& fold,
+                                            const RowTargets& targets) {
+  const int quad = threadIdx.x % 4;
   if (row >= fold.rows) return;
-  if (quad == 0) fold.folds[static_cast<int64_t>(row) * fold.n_tiles + id0 / kIds] = {top1[0], top2[0], sum, top[0]};
-  if (fold.first_target != nullptr) {
-    for (int t = fold.first_target[row]; t < fold.first_target[row + 1]; ++t) {
-      const int column = fold.target_ids[t] - id0;
-      if (column < 0 || column >= kIds || column % 8 / 2 != quad) continue;
-      const int index = column / 8 * 2 + column % 2;
-      float v = 0;
+  for (int t = targets.first; t < targets.end; ++t) {
+    const int column = (t == targets.first ? targets.id : fold.target_ids[t]) - id0;
+    if (column < 0 || column >= kIds || column % 8 / 2 != quad) continue;
+    const int index = column / 8 * 2 + column % 2;
+    float v = 0;
 #pragma unroll
-      for (int e = 0; e < 64; ++e) v = chosen(v, acc[e / 2 * 4 + 2 * i + e % 2], e, index);
-      fold.target_logits[t] = v;
-    }
+    for (int e = 0; e < 64; ++e) v = chosen(v, acc[e / 2 * 4 + 2 * i + e % 2], e, index);
+    fold.target_logits[t] = v;
   }
-  if (fold.logits != nullptr) {
-    float* to = fold.logits + static_cast<int64_t>(row) * fold.n + id0 + quad * 2;
+  if (fold.logits == nullptr) return;
+  const int valid = fold.n - id0 - quad * 2;
+  float* to = fold.logits + static_cast<int64_t>(row) * fold.n + id0 + quad * 2;
 #pragma unroll
-    for (int c = 0; c < 32; ++c) {
+  for (int c = 0; c < 32; ++c) {
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        if (c * 8 + j < valid) to[c * 8 + j] = acc[c * 4 + 2 * i + j];
-      }
+    for (int j = 0; j < 2; ++j) {
+      if (c * 8 + j < valid) to[c * 8 + j] = acc[c * 4 + 2 * i + j];
     }
   }
 }
 
+// Both rows of a lane, `row` and row + 8. The maximum first; what else there is to find hides behind the exponentials,
+// which are the longest part. A logit that is NaN or +∞ makes its term NaN.
+__device__ __forceinline__ void fold_rows(float (&acc)[128], int row, int id0, const Fold& fold) {
+  const int quad = threadIdx.x % 4;
+  if (id0 + kIds > fold.n) {
+    const int valid = fold.n - id0 - quad * 2;  // columns of this lane: 8c + j < valid
+#pragma unroll
+    for (int e = 0; e < 128; ++e) acc[e] = e / 4 * 8 + e % 2 < valid ? acc[e] : -INFINITY;
+  }
+  float top1[2], top2[2], base[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float even = -INFINITY, odd = -INFINITY;
+#pragma unroll
+    for (int c = 0; c < 32; ++c) {
+      even = fmaxf(even, acc[c * 4 + 2 * i]);
+      odd = fmaxf(odd, acc[c * 4 + 2 * i + 1]);
+    }
+    top1[i] = fmaxf(even, odd);
+  }
+#pragma unroll
+  for (int offset = 1; offset < 4; offset *= 2) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) top1[i] = fmaxf(top1[i], __shfl_xor_sync(~0u, top1[i], offset));
+  }
+  constexpr int kChains = 4;  // so that an addition need not wait for the one before; which is part of the numerics
+  float sums[2][kChains] = {};
+  uint32_t equal[2][2] = {};  // which columns have the maximum: bit 2c + j
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    base[i] = top1[i] * kLog2E;
+    top2[i] = -INFINITY;
+  }
+#pragma unroll
+  for (int c = 0; c < 32; ++c) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const float v = acc[c * 4 + 2 * i + j];
+        sums[i][c % kChains] += power_of_two(fmaf(v, kLog2E, -base[i]));
+        const bool is_top = v == top1[i];
+        if (is_top) equal[i][c / 16] |= 1u << (c % 16 * 2 + j);
+        top2[i] = fmaxf(top2[i], is_top ? -INFINITY : v);
+      }
+    }
+  }
+  float sum[2];
+  int top[2], n_equal[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    sum[i] = (sums[i][0] + sums[i][1]) + (sums[i][2] + sums[i][3]);
+    n_equal[i] = __popc(equal[i][0]) + __popc(equal[i][1]);
+    const int bit = equal[i][0] != 0 ? __ffs(equal[i][0]) - 1 : __ffs(equal[i][1]) + 31;
+    top[i] = n_equal[i] > 0 ? id0 + quad * 2 + bit / 2 * 8 + bit % 2 : 0x7fffffff;
+  }
+#pragma unroll
+  for (int offset = 1; offset < 4; offset *= 2) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      sum[i] += __shfl_xor_sync(~0u, sum[i], offset);
+      top2[i] = fmaxf(top2[i], __shfl_xor_sync(~0u, top2[i], offset));
+      top[i] = min(top[i], __shfl_xor_sync(~0u, top[i], offset));
+      n_equal[i] += __shfl_xor_sync(~0u, n_equal[i], offset);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    if (quad != i || row + 8 * i >= fold.rows) continue;
+    if (n_equal[i] == 0) top[i] = id0;  // NaN everywhere: the row's answer fails, but an id is an id
+    fold.folds[static_cast<int64_t>(row + 8 * i) * fold.n_tiles + id0 / kIds] = {
+        top1[i], n_equal[i] > 1 ? top1[i] : top2[i], sum[i], top[i]};
+  }
+}
+
 template <bool kCap>
-__global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kThreads, 1)
+__global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads, 1)
     head_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map, const Fold fold) {
   extern __shared__ unsigned char raw[];
   const uint32_t base = (shared_address(raw) + 1023) / 1024 * 1024;  // swizzle atoms are 1,024 bytes
@@ -127,30 +166,30 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) {
       barrier_init(full(s), 1);
-      barrier_init(empty(s), 2 * kConsumers);  // both blocks' warpgroups: each block's stage is filled by both
+      barrier_init(empty(s), kCluster * kConsumers);  // every block fills a part of each stage of every block
     }
     asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
   }
   cluster_sync();
 
-  const int pairs = (fold.rows + 2 * kRows - 1) / (2 * kRows);
-  const int n_work = pairs * fold.n_tiles, n_steps = (fold.k + kDepth - 1) / kDepth;
-  const int cluster = blockIdx.x / 2, n_clusters = gridDim.x / 2;
+  const int n_parts = (fold.rows + kCluster * kRows - 1) / (kCluster * kRows);
+  const int n_work = n_parts * fold.n_tiles, n_steps = (fold.k + kDepth - 1) / kDepth;
+  const int cluster = blockIdx.x / kCluster, n_clusters = gridDim.x / kCluster;
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group == kConsumers) {
     registers_lower<24>();
     if (threadIdx.x == kConsumers * 128) {
       int i = 0;
       for (int work = cluster; work < n_work; work += n_clusters) {
-        const int row0 = (work % pairs * 2 + static_cast<int>(rank)) * kRows;
-        const int id0 = work / pairs * kIds + static_cast<int>(rank) * (kIds / 2);
+        const int row0 = (work % n_parts * kCluster + static_cast<int>(rank)) * kRows;
+        const int id0 = work / n_parts * kIds + static_cast<int>(rank) * (kIds / kCluster);
         for (int step = 0; step < n_steps; ++step, ++i) {
           const int stage = i % kStages, round = i / kStages;
           if (round > 0) barrier_wait(empty(stage), (round - 1) & 1);
           barrier_expect(full(stage), kXBytes + kWBytes);
           tensor_copy(x_tiles + stage * kXBytes, &x_map, step * kDepth, row0, full(stage));
-          tensor_copy_to_cluster(w_tiles + stage * kWBytes + rank * (kWBytes / 2), &w_map, step * kDepth, id0,
-                                 full(stage), 3);
+          tensor_copy_to_cluster(w_tiles + stage * kWBytes + rank * (kWBytes / kCluster), &w_map, step * kDepth, id0,
+                                 full(stage), (1 << kCluster) - 1);
         }
       }
     }
@@ -158,12 +197,12 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kThreads, 1)
     registers_raise<240>();
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const auto release = [&](int stage) {
-      if (thread < 2) barrier_arrive_at(empty(stage), static_cast<uint32_t>(thread));
+      if (thread < kCluster) barrier_arrive_at(empty(stage), static_cast<uint32_t>(thread));
     };
     int i = 0;
     for (int work = cluster; work < n_work; work += n_clusters) {
-      const int row0 = (work % pairs * 2 + static_cast<int>(rank)) * kRows + group * 64;
-      const int id0 = work / pairs * kIds;
+      const int row0 = (work % n_parts * kCluster + static_cast<int>(rank)) * kRows + group * 64;
+      const int id0 = work / n_parts * kIds;
       if (row0 >= fold.rows) {  // nothing to multiply; the stages are released all the same
         for (int step = 0; step < n_steps; ++step, ++i) {
           barrier_wait(full(i % kStages), (i / kStages) & 1);
@@ -171,6 +210,8 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kThreads, 1)
         }
         continue;
       }
+      const int row = row0 + warp * 16 + lane / 4;
+      const RowTargets targets[2] = {targets_of(fold, row), targets_of(fold, row + 8)};
       float acc[128];
       for (int step = 0; step < n_steps; ++step, ++i) {
         const int stage = i % kStages;
@@ -190,14 +231,9 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(kThreads, 1)
 #pragma unroll
         for (int e = 0; e < 128; ++e) acc[e] = fold.softcap * tanhf(acc[e] / fold.softcap);
       }
-      const int row = row0 + warp * 16 + lane / 4;
-      if (id0 + kIds <= fold.n) {
-        fold_row<0, true>(acc, row, id0, fold);
-        fold_row<1, true>(acc, row + 8, id0, fold);
-      } else {
-        fold_row<0, false>(acc, row, id0, fold);
-        fold_row<1, false>(acc, row + 8, id0, fold);
-      }
+      give_logits<0>(acc, row, id0, fold, targets[0]);
+      give_logits<1>(acc, row + 8, id0, fold, targets[1]);
+      fold_rows(acc, row, id0, fold);
     }
   }
   __syncwarp();
@@ -230,9 +266,10 @@ void head_sm90(CudaContext& context, const HeadCall& call) {
     }
   });
   const CUtensorMap x_map = tensor_map(call.x.data, call.x.rows, weight.k, call.x.stride, kRows);
-  const CUtensorMap w_map = tensor_map(weight.data(), weight.n, weight.k, weight.k_stride, kIds / 2);
-  const int64_t work = (call.x.rows + 2 * kRows - 1) / (2 * kRows) * fold.n_tiles;
-  const auto blocks = static_cast<unsigned>(2 * std::min<int64_t>(context.properties().multiProcessorCount / 2, work));
+  const CUtensorMap w_map = tensor_map(weight.data(), weight.n, weight.k, weight.k_stride, kIds / kCluster);
+  const int64_t work = (call.x.rows + kCluster * kRows - 1) / (kCluster * kRows) * fold.n_tiles;
+  const auto blocks =
+      static_cast<unsigned>(kCluster * std::min<int64_t>(context.properties().multiProcessorCount / kCluster, work));
   if (call.softcap > 0)
     head_kernel<true><<<blocks, kThreads, kShared, context.stream()>>>(x_map, w_map, fold);
   else

@@ -33,13 +33,15 @@ __device__ inline void barrier_wait(uint32_t barrier, uint32_t phase) {
       : "memory");
 }
 
-// Arrives at the barrier at the same place of another block of the cluster.
+// Arrives at the barrier at the same place of another block of the cluster. It orders what wgmma has read, which is
+// complete when waited for, before what the copy engine then writes; a release at cluster scope would cost a fence of
+// all memory each time.
 __device__ inline void barrier_arrive_at(uint32_t barrier, uint32_t block) {
   asm volatile(
       "{\n"
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
       "}\n" ::"r"(barrier),
       "r"(block)
       : "memory");
