@@ -59,6 +59,8 @@ struct SplitItem {
   int32_t seq;
   int32_t max_pos;
   int32_t settled;  // nothing that the pass writes stands at lower positions of this sequence; −1: not known
+  // Lowest position among its rows of either stream, for where their windows begin; −1: no such row.
+  int32_t min_base, min_output;
 };
 constexpr int32_t kSplitRows = 4;  // rows an item at most
 

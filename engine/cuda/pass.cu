@@ -103,11 +103,19 @@ void CudaContext::split_pass(const Pass& pass) {
       const std::vector<int32_t>& rows = split[static_cast<size_t>(kind)][seq];
       for (size_t i = 0; i < rows.size(); i += kSplitRows) {
         const size_t n = std::min<size_t>(kSplitRows, rows.size() - i);
-        SplitItem item{static_cast<int32_t>(split_rows_.size()), static_cast<int32_t>(n), static_cast<int32_t>(seq), -1,
-                       written_from[seq]};
+        SplitItem item{static_cast<int32_t>(split_rows_.size()),
+                       static_cast<int32_t>(n),
+                       static_cast<int32_t>(seq),
+                       -1,
+                       written_from[seq],
+                       -1,
+                       -1};
         for (size_t j = i; j < i + n; ++j) {
           split_rows_.push_back(rows[j]);
-          item.max_pos = std::max(item.max_pos, pass.rows[static_cast<size_t>(rows[j])].pos);
+          const Row& row = pass.rows[static_cast<size_t>(rows[j])];
+          item.max_pos = std::max(item.max_pos, row.pos);
+          int32_t& min_pos = row.stream == Stream::base ? item.min_base : item.min_output;
+          if (row.pos >= 0) min_pos = min_pos < 0 ? row.pos : std::min(min_pos, row.pos);
         }
         split_items_.push_back(item);
         ++run.n_items;

@@ -1,6 +1,6 @@
 // Attention on CUDA: the op, and the plain kernel for every shape and type. bf16 rows of common head widths go to the
-// tensor-core kernels (attention_sm90.cu, attention_mma.cu); which one is a matter of shape and row kind, never of
-// counts.
+// tensor-core kernels (attention_sm90.cu, attention_tiles_mma.cu, attention_split_mma.cu); which one is a matter of
+// shape and row kind, never of counts.
 #include "engine/kernels/attention.cuh"
 
 #include "engine/kernels/twins.h"
@@ -9,6 +9,11 @@ namespace hayfork::engine::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+
+// A query in shared memory, rounded up: what stands behind it is written while it is read, and shares no 16 bytes.
+__host__ __device__ constexpr int shared_columns(int dim) {
+  return (dim + 3) / 4 * 4;
+}
 
 // One block a (row, head): keys in tiles of kBlockTokens by absolute position, online softmax in float32.
 template <typename T, typename C>
@@ -26,8 +31,8 @@ __global__ void __launch_bounds__(kThreads) plain_kernel(AttentionCall call) {
   const int first = first_key(row.pos, window_of(call, kv_head, row.stream));
   const T* q = static_cast<const T*>(call.q) + row_index * call.q_stride + head * call.k_dim;
   extern __shared__ float shared[];
-  float* query = shared;                // [k_dim]
-  float* scores = shared + call.k_dim;  // [kBlockTokens]
+  float* query = shared;                                // [k_dim]
+  float* scores = shared + shared_columns(call.k_dim);  // [kBlockTokens]
   __shared__ float tile_max;
   for (int d = threadIdx.x; d < call.k_dim; d += kThreads) query[d] = load(q + d);
   constexpr int kMaxPerThread = 4;  // v_dim ≤ 512
@@ -129,7 +134,7 @@ void attention(Context& base, const Pass& pass, Matrix o, Matrix q, const KvLaye
     return;
   }
   const dim3 grid(static_cast<unsigned>(pass.rows.size()), static_cast<unsigned>(params.n_heads));
-  const size_t shared = static_cast<size_t>(layer.k_dim + kBlockTokens) * sizeof(float);
+  const size_t shared = static_cast<size_t>(shared_columns(layer.k_dim) + kBlockTokens) * sizeof(float);
   with_type(q.dtype, [&](auto t) {
     with_type(layer.dtype, [&](auto c) {
       plain_kernel<decltype(t), decltype(c)><<<grid, kThreads, shared, context.stream()>>>(call);

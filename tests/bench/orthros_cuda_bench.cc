@@ -3,6 +3,7 @@
 //                      cell     one of these: transformer or orthros, 0 to 2
 //                      bits     the sweep at 32K, every depth compared with its answer without reuse
 //                      curve    prefill of one sequence: MODEL LENGTH …
+//                      decode   MODEL LENGTH STEPS BATCH: time of a decode step
 //                      sweep    eleven needle depths of one haystack, overwritten and inserted, beside single prefills
 //                      parked   prefill of MODEL LENGTH with GB of keys on the device and the others parked
 //                      sparse   scoring 78 of 13,300 positions beside all of them
@@ -133,6 +134,17 @@ void curve(Bench& bench, const std::string& name, int32_t length, double gigabyt
   std::fflush(stdout);
 }
 
+void decode(Bench& bench, const std::string& name, int32_t length, int32_t steps, int32_t batch) {
+  bench.use(name);
+  bench.run({generate(bench.ids(4096, 9), 4)});
+  std::vector<Request> requests;
+  for (int32_t i = 0; i < batch; ++i) requests.emplace_back(generate(bench.ids(length, 1 + i), steps + 1));
+  const Measured m = bench.run(requests);
+  std::printf("decode %-32s %8d tokens, %d sequences: %d steps of %.3f ms, %.1f tok/s; wall %.3f s\n", name.c_str(),
+              length, batch, steps, m.decode_s / steps * 1e3, batch * steps / m.decode_s, m.seconds);
+  std::fflush(stdout);
+}
+
 // `all`: every depth is computed again without reuse, else one.
 void sweep(Bench& bench, int32_t length, bool all_again) {
   constexpr int32_t kDepths = 11, kNeedle = 16, kQuestion = 24;
@@ -210,13 +222,16 @@ int main(int argc, char** argv) {
       } else if (part == "curve" && i + 2 < argc) {
         curve(bench, argv[i + 1], std::atoi(argv[i + 2]), 0);
         i += 2;
+      } else if (part == "decode" && i + 4 < argc) {
+        decode(bench, argv[i + 1], std::atoi(argv[i + 2]), std::max(1, std::atoi(argv[i + 3])), std::atoi(argv[i + 4]));
+        i += 4;
       } else if (part == "parked" && i + 3 < argc) {
         curve(bench, argv[i + 1], std::atoi(argv[i + 2]), std::atof(argv[i + 3]));
         i += 3;
       } else {
         std::fprintf(stderr,
                      "usage: orthros_cuda_bench [table] [cell MODEL N] [bits] [sweep] [sparse] [curve MODEL LENGTH] "
-                     "[parked MODEL LENGTH GB] …\n");
+                     "[decode MODEL LENGTH STEPS BATCH] [parked MODEL LENGTH GB] …\n");
         return 2;
       }
     }
