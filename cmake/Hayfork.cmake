@@ -29,6 +29,7 @@ if(HAYFORK_CUDA)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
+  list(APPEND CMAKE_BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR})  # where cuBLASLt is looked for first
 endif()
 
 find_package(Threads REQUIRED)
@@ -100,7 +101,8 @@ function(hay_module name folder)
       endif()
     endforeach()
     target_compile_definitions(hay_${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:HAYFORK_WITH_CUDA>)
-    target_link_libraries(hay_${name} PUBLIC $<LINK_ONLY:CUDA::cudart_static> $<LINK_ONLY:CUDA::cublasLt>)
+    # cuBLASLt is loaded when a GPU is used (engine/cuda/cublas_lt.cuh), from the toolkit's folder or where the loader looks.
+    target_link_libraries(hay_${name} PUBLIC $<LINK_ONLY:CUDA::cudart_static> ${CMAKE_DL_LIBS})
     if(hopper_sources)
       add_library(hay_${name}_sm90 OBJECT ${hopper_sources})
       set_target_properties(hay_${name}_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real)

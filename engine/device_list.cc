@@ -15,6 +15,8 @@ AcceleratorList list_accelerators() {
   list.runtime = found.runtime_version;
   list.problem = found.problem;
   for (cuda::DeviceInfo device : found.devices) {
+    if (device.usable && device.reason.empty()) device.reason = cuda::cublas_problem();
+    if (!device.reason.empty()) device.usable = false;
     if (device.usable) device.free_bytes = cuda::free_bytes_of(device);
     list.accelerators.push_back({"cuda:" + std::to_string(device.index), device.name,
                                  "sm_" + std::to_string(device.major) + std::to_string(device.minor), device.free_bytes,

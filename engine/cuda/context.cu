@@ -20,7 +20,7 @@ void throw_cuda(cudaError_t error, const char* expression, const char* file, int
 
 void throw_cublas(cublasStatus_t status, const char* expression, const char* file, int line) {
   throw Error(ErrorCode::device, ErrorSubject::general,
-              std::string("cuBLAS failed: ") + cublasLtGetStatusString(status),
+              std::string("cuBLAS failed: ") + cublas_lt().GetStatusString(status),
               {.where = std::string(expression) + " at " + file + ":" + std::to_string(line)});
 }
 
@@ -156,7 +156,7 @@ CudaContext::CudaContext(int device, DType weights) : Context(Device::cuda, weig
   HAY_CUDA(cudaSetDevice(device));
   HAY_CUDA(cudaGetDeviceProperties(&properties_, device));
   HAY_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-  HAY_CUBLAS(cublasLtCreate(&cublas_));
+  HAY_CUBLAS(cublas_lt().Create(&cublas_));
   workspace_ = DeviceMemory(kWorkspaceBytes, memory_);
   last_ids_ = DeviceMemory(kRememberedIds * sizeof(int32_t), memory_);
   HAY_CUDA(cudaMemsetAsync(last_ids_.data(), 0, last_ids_.bytes(), stream_));
@@ -171,7 +171,7 @@ CudaContext::~CudaContext() {
     if (slab.host != nullptr) cudaFreeHost(slab.host);
     if (slab.done != nullptr) cudaEventDestroy(slab.done);
   }
-  if (cublas_ != nullptr) cublasLtDestroy(cublas_);
+  if (cublas_ != nullptr) cublas_lt().Destroy(cublas_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 

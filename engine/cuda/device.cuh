@@ -2,7 +2,6 @@
 // Included by .cu files only.
 #pragma once
 
-#include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -16,6 +15,7 @@
 
 #include "base/error.h"
 #include "engine/context.h"
+#include "engine/cuda/cublas_lt.cuh"
 #include "engine/rows.h"
 
 namespace hayfork::engine::cuda {

@@ -30,6 +30,9 @@ Devices list_devices();
 // cannot.
 int64_t free_bytes_of(DeviceInfo& device);
 
+// Why cuBLASLt cannot be used, with what to install; empty: it can. Loads it. `file`: another library, for tests.
+std::string cublas_problem(const std::string& file = {});
+
 // Throws: device, with what to do, when the device is absent, too old (below 8.0), or held by others.
 std::unique_ptr<Context> make_cuda_context(int32_t index, DType weights);
 // cuBLASLt version and digest of the fixed algorithm table in use (rulings A11).

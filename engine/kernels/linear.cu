@@ -30,14 +30,14 @@ constexpr int64_t kReferenceRows = 2048;  // the heuristic is asked once, for th
 struct Layouts {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   Layouts(int64_t n, int64_t m, int64_t k, int64_t lda, int64_t ldb, int64_t ldc, cudaDataType_t out) {
-    HAY_CUBLAS(cublasLtMatrixLayoutCreate(&a, CUDA_R_16BF, k, n, lda));  // W [n,k] row-major is W^T column-major
-    HAY_CUBLAS(cublasLtMatrixLayoutCreate(&b, CUDA_R_16BF, k, m, ldb));
-    HAY_CUBLAS(cublasLtMatrixLayoutCreate(&c, out, n, m, ldc));
+    HAY_CUBLAS(cublas_lt().MatrixLayoutCreate(&a, CUDA_R_16BF, k, n, lda));  // W [n,k] row-major is W^T column-major
+    HAY_CUBLAS(cublas_lt().MatrixLayoutCreate(&b, CUDA_R_16BF, k, m, ldb));
+    HAY_CUBLAS(cublas_lt().MatrixLayoutCreate(&c, out, n, m, ldc));
   }
   ~Layouts() {
-    cublasLtMatrixLayoutDestroy(a);
-    cublasLtMatrixLayoutDestroy(b);
-    cublasLtMatrixLayoutDestroy(c);
+    cublas_lt().MatrixLayoutDestroy(a);
+    cublas_lt().MatrixLayoutDestroy(b);
+    cublas_lt().MatrixLayoutDestroy(c);
   }
 };
 
@@ -49,23 +49,23 @@ const void* bias_for(const LinearOnDevice& weight, DType out) {
 Plan make_plan(CudaContext& context, const PlanKey& key, const LinearOnDevice& weight, DType out) {
   const auto& [n, k, lda, ldb, ldc, out_type, has_bias] = key;
   Plan plan;
-  HAY_CUBLAS(cublasLtMatmulDescCreate(&plan.description, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  HAY_CUBLAS(cublas_lt().MatmulDescCreate(&plan.description, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   const cublasOperation_t transpose = CUBLAS_OP_T;
   HAY_CUBLAS(
-      cublasLtMatmulDescSetAttribute(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose));
+      cublas_lt().MatmulDescSetAttribute(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose));
   if (has_bias) {
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    HAY_CUBLAS(
-        cublasLtMatmulDescSetAttribute(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    HAY_CUBLAS(cublas_lt().MatmulDescSetAttribute(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                                  sizeof epilogue));
   }
   cublasLtMatmulPreference_t preference = nullptr;
-  HAY_CUBLAS(cublasLtMatmulPreferenceCreate(&preference));
+  HAY_CUBLAS(cublas_lt().MatmulPreferenceCreate(&preference));
   const size_t workspace = context.workspace_bytes();
   const uint32_t no_reduction = CUBLASLT_REDUCTION_SCHEME_NONE;  // split-K 1
-  HAY_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                                  sizeof workspace));
-  HAY_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_reduction,
-                                                  sizeof no_reduction));
+  HAY_CUBLAS(cublas_lt().MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                                      sizeof workspace));
+  HAY_CUBLAS(cublas_lt().MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                      &no_reduction, sizeof no_reduction));
   const cudaDataType_t type = out == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
   const Layouts reference(n, kReferenceRows, k, lda, ldb, ldc, type);
   // Alignment is a fact of the strides, so that the choice stays a function of the key.
@@ -79,25 +79,26 @@ Plan make_plan(CudaContext& context, const PlanKey& key, const LinearOnDevice& w
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(ldc, size_of(out))},
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(ldc, size_of(out))}};
   for (const auto& [attribute, bytes] : alignments) {
-    HAY_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &bytes, sizeof bytes));
+    HAY_CUBLAS(cublas_lt().MatmulPreferenceSetAttribute(preference, attribute, &bytes, sizeof bytes));
   }
   if (has_bias) {
     const void* bias = bias_for(weight, out);
-    HAY_CUBLAS(cublasLtMatmulDescSetAttribute(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    HAY_CUBLAS(
+        cublas_lt().MatmulDescSetAttribute(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
   }
   cublasLtMatmulHeuristicResult_t found[16];
   int n_found = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(context.cublas(), plan.description, reference.a, reference.b, reference.c,
-                                     reference.c, preference, 16, found, &n_found);
-  cublasLtMatmulPreferenceDestroy(preference);
+      cublas_lt().MatmulAlgoGetHeuristic(context.cublas(), plan.description, reference.a, reference.b, reference.c,
+                                         reference.c, preference, 16, found, &n_found);
+  cublas_lt().MatmulPreferenceDestroy(preference);
   HAY_CUBLAS(status);
   for (int i = 0; i < n_found; ++i) {
     uint32_t split_k = 0;
     size_t written = 0;
     if (found[i].state != CUBLAS_STATUS_SUCCESS ||
-        cublasLtMatmulAlgoConfigGetAttribute(&found[i].algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k, sizeof split_k,
-                                             &written) != CUBLAS_STATUS_SUCCESS ||
+        cublas_lt().MatmulAlgoConfigGetAttribute(&found[i].algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k,
+                                                 sizeof split_k, &written) != CUBLAS_STATUS_SUCCESS ||
         split_k > 1) {
       continue;
     }
@@ -105,8 +106,8 @@ Plan make_plan(CudaContext& context, const PlanKey& key, const LinearOnDevice& w
     for (const int64_t m : {1, 7, 64, 300, 8192}) {
       const Layouts layouts(n, m, k, lda, ldb, ldc, type);
       cublasLtMatmulHeuristicResult_t checked;
-      any_m = any_m && cublasLtMatmulAlgoCheck(context.cublas(), plan.description, layouts.a, layouts.b, layouts.c,
-                                               layouts.c, &found[i].algo, &checked) == CUBLAS_STATUS_SUCCESS;
+      any_m = any_m && cublas_lt().MatmulAlgoCheck(context.cublas(), plan.description, layouts.a, layouts.b, layouts.c,
+                                                   layouts.c, &found[i].algo, &checked) == CUBLAS_STATUS_SUCCESS;
     }
     if (!any_m) continue;
     plan.algorithm = found[i].algo;
@@ -135,14 +136,15 @@ void linear_cublas(CudaContext& context, Matrix y, Matrix x, const LinearOnDevic
   const Plan& plan = found->second;
   if (has_bias) {
     const void* bias = bias_for(weight, y.dtype);
-    HAY_CUBLAS(cublasLtMatmulDescSetAttribute(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    HAY_CUBLAS(
+        cublas_lt().MatmulDescSetAttribute(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
   }
   const Layouts layouts(slab.n, x.rows, weight.k, weight.k_stride, x.stride, y.stride,
                         y.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F);
   const float one = 1, zero = 0;
-  HAY_CUBLAS(cublasLtMatmul(context.cublas(), plan.description, &one, w, layouts.a, x.data, layouts.b, &zero, y.data,
-                            layouts.c, y.data, layouts.c, &plan.algorithm, context.workspace(),
-                            context.workspace_bytes(), context.stream()));
+  HAY_CUBLAS(cublas_lt().Matmul(context.cublas(), plan.description, &one, w, layouts.a, x.data, layouts.b, &zero,
+                                y.data, layouts.c, y.data, layouts.c, &plan.algorithm, context.workspace(),
+                                context.workspace_bytes(), context.stream()));
 }
 
 // ---- decode rows: weights are the m16 operand, rows the n8 columns --------------------------------------------------
@@ -417,7 +419,7 @@ void linear_act_mul(Context& base, Matrix y, Matrix fused, Matrix x, const Linea
 }
 
 std::string cuda_numerics() {
-  return "cublasLt " + std::to_string(cublasLtGetVersion()) + ", first split-K 1 algorithm of the heuristic at " +
+  return "cublasLt " + std::to_string(cublas_lt().GetVersion()) + ", first split-K 1 algorithm of the heuristic at " +
          std::to_string(kReferenceRows) + " rows";
 }
 
