@@ -1,26 +1,16 @@
 // Speed of a layer's experts on CUDA: rows sorted, both products, the weighted sum; without the router. `of_floor` as
 // in ops_cuda_bench: 775 TFLOP/s and 4.2 TB/s, the bytes of every chosen expert once a call. The routing is random and
 // changes from call to call, so that weights come from memory. Correctness is held by moe_cuda_test.
-#include <benchmark/benchmark.h>
-
 #include <algorithm>
 #include <numeric>
 #include <random>
 #include <set>
 
-#include "engine/cuda/devices.h"
-#include "engine/cuda/timer.h"
 #include "engine/kernels/moe.h"
+#include "tests/bench/cuda_bench.h"
 
 namespace hayfork::engine {
 namespace {
-
-constexpr double kFlops = 775e12, kBytes = 4.2e12;
-
-Context& gpu() {
-  static const std::unique_ptr<Context> context = cuda::make_cuda_context(0, DType::bf16);
-  return *context;
-}
 
 struct Layer {
   std::unique_ptr<Experts> experts;
@@ -99,24 +89,14 @@ void run_layer(benchmark::State& state, const Layer& layer) {
                 *layer.experts, layer.act, groups, scratch->data());
   };
   const int calls = rows > 256 ? 2 : kRoutings;
-  for (int i = 0; i < kRoutings; ++i) run(i);
-  cuda::Timer timer(gpu());
-  double seconds = 0;
-  int64_t n = 0;
-  for (auto _ : state) {
-    timer.start();
-    for (int i = 0; i < calls; ++i) run(i);
-    const double s = timer.seconds() / calls;
-    state.SetIterationTime(s);
-    seconds += s;
-    ++n;
-  }
-  seconds /= static_cast<double>(n);
   const double flops = 6.0 * static_cast<double>(rows * layer.top_k * shape.hidden * shape.width);
   const double bytes = static_cast<double>(layer.experts->bytes) / static_cast<double>(shape.n_experts) * distinct;
-  state.counters["TFLOP/s"] = flops / seconds / 1e12;
-  state.counters["GB/s"] = bytes / seconds / 1e9;
-  state.counters["of_floor"] = std::max(flops / kFlops, bytes / kBytes) / seconds;
+  measure(
+      state, flops, bytes,
+      [&] {
+        for (int i = 0; i < calls; ++i) run(i);
+      },
+      calls);
 }
 
 void GptOss20b(benchmark::State& state) {

@@ -1,24 +1,14 @@
 // Speed of the CUDA ops beside the device's limits. Each benchmark reports its rate and `of_floor`: the share of its
 // time that 775 TFLOP/s of bf16 products and 4.2 TB/s of memory allow (both measured on an H200). Useful work only: a
 // causal row counts the keys it sees. Correctness is held by ops_cuda_test; values here are random, never zeros.
-#include <benchmark/benchmark.h>
-
 #include <cmath>
 #include <random>
 
-#include "engine/cuda/devices.h"
-#include "engine/cuda/timer.h"
 #include "engine/kernels/ops.h"
+#include "tests/bench/cuda_bench.h"
 
 namespace hayfork::engine {
 namespace {
-
-constexpr double kFlops = 775e12, kBytes = 4.2e12;
-
-Context& gpu() {
-  static const std::unique_ptr<Context> context = cuda::make_cuda_context(0, DType::bf16);
-  return *context;
-}
 
 // At least so many random bf16 numbers of unit variance: two megabytes of noise repeated.
 const std::vector<bf16>& host_noise(size_t elements) {
@@ -45,26 +35,6 @@ std::unique_ptr<Buffer> noise(size_t elements) {
   auto buffer = gpu().make_buffer(elements * sizeof(bf16));
   gpu().upload(buffer->data(), host_noise(elements + from).data() + from, elements * sizeof(bf16));
   return buffer;
-}
-
-template <typename F>
-void measure(benchmark::State& state, double flops, double bytes, F run) {
-  for (int i = 0; i < 3; ++i) run();
-  cuda::Timer timer(gpu());
-  double seconds = 0;
-  int64_t n = 0;
-  for (auto _ : state) {
-    timer.start();
-    run();
-    const double s = timer.seconds();
-    state.SetIterationTime(s);
-    seconds += s;
-    ++n;
-  }
-  seconds /= static_cast<double>(n);
-  if (flops > 0) state.counters["TFLOP/s"] = flops / seconds / 1e12;
-  if (bytes > 0) state.counters["GB/s"] = bytes / seconds / 1e9;
-  state.counters["of_floor"] = std::max(flops / kFlops, bytes / kBytes) / seconds;
 }
 
 Matrix matrix(const Buffer& buffer, int64_t rows, int64_t cols) {

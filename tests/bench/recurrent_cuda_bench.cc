@@ -3,26 +3,16 @@
 // Shapes as in the published comparisons: Gated DeltaNet with 16 query and key heads, 32 value heads of 128 × 128;
 // linear attention with a decay per head (Lightning) or per token (Mamba-2) and 32 such heads; GLA with 4 heads of 256
 // × 512.
-#include <benchmark/benchmark.h>
-
 #include <cmath>
 #include <random>
 
-#include "engine/cuda/devices.h"
-#include "engine/cuda/timer.h"
 #include "engine/kernels/conv.h"
 #include "engine/kernels/decay_attention.h"
 #include "engine/kernels/gated_delta.h"
+#include "tests/bench/cuda_bench.h"
 
 namespace hayfork::engine {
 namespace {
-
-constexpr double kBytes = 4.2e12;
-
-Context& gpu() {
-  static const std::unique_ptr<Context> context = cuda::make_cuda_context(0, DType::bf16);
-  return *context;
-}
 
 // Random numbers of the buffers' types; a few megabytes of noise repeated.
 template <typename T>
@@ -69,25 +59,6 @@ struct Rows {
   std::vector<SeqView> seqs;
 };
 
-template <typename F>
-void measure(benchmark::State& state, double bytes, F run) {
-  for (int i = 0; i < 3; ++i) run();
-  cuda::Timer timer(gpu());
-  double seconds = 0;
-  int64_t n = 0;
-  for (auto _ : state) {
-    timer.start();
-    run();
-    const double s = timer.seconds();
-    state.SetIterationTime(s);
-    seconds += s;
-    ++n;
-  }
-  seconds /= static_cast<double>(n);
-  state.counters["GB/s"] = bytes / seconds / 1e9;
-  state.counters["of_floor"] = bytes / kBytes / seconds;
-}
-
 // The states of a layer: a header at the start of each tells the plain kernels where it stands.
 struct States {
   States(int64_t batch, int64_t bytes_)
@@ -117,7 +88,7 @@ void run_gated_delta(benchmark::State& state, RowKind kind) {
   gpu().begin_pass(pass);
   double bytes = 2.0 * static_cast<double>(n * 2 * (keys + values));
   if (kind == RowKind::decode) bytes += 8.0 * static_cast<double>(batch * p.n_v * p.dk * p.dv);
-  measure(state, bytes, [&] {
+  measure(state, 0, bytes, [&] {
     if (kind == RowKind::prefill) {  // the peers' kernels normalise q and k too
       l2norm(gpu(), matrix(*q, n, keys), 1e-6F, 0.088F, p.dk);
       l2norm(gpu(), matrix(*k, n, keys), 1e-6F, 1, p.dk);
@@ -157,7 +128,7 @@ void run_decay(benchmark::State& state, const DecayHeads& p, int form, RowKind k
   double bytes = 2.0 * static_cast<double>(n * (queries + keys + values + outputs));
   if (form > 0) bytes += 4.0 * static_cast<double>(n * logs);
   if (kind == RowKind::decode) bytes += 8.0 * static_cast<double>(batch * p.n * p.dk * p.dv);
-  measure(state, bytes, [&] {
+  measure(state, 0, bytes, [&] {
     decay_attention(gpu(), pass, matrix(*o, n, outputs), matrix(*q, n, queries), matrix(*k, n, keys),
                     matrix(*v, n, values), by, v_scale, {}, p, states.view(), room);
   });
@@ -196,7 +167,7 @@ void Convolution(benchmark::State& state) {
   gpu().arena().reset();
   const Pass pass = rows.pass();
   gpu().begin_pass(pass);
-  measure(state, 4.0 * static_cast<double>(n * channels), [&] {
+  measure(state, 0, 4.0 * static_cast<double>(n * channels), [&] {
     causal_conv_silu(gpu(), pass, matrix(*x, n, channels), vector_of(*w, 4 * channels), {}, 4, states.view());
   });
 }
