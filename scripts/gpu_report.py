@@ -34,7 +34,8 @@ CASES = [  # model, prompt, decode steps, batch, peer's too
     ("random:qwen3-8b+swa128:0", 131072, 32, 1, False),
 ]
 QUICK = [c for c in CASES if c[1] <= 8192]
-SANITIZED = "*RowOps*bf16*:*RopeWrite*bf16*:*LinearMatch*bf16*"
+# What compute-sanitizer runs (docs/testing.md), our kernels alone: races are reported inside cuBLASLt's own.
+SANITIZED = [("ops_cuda_test", "*bf16*-*Prefill*"), ("attention_cuda_test", "*bf16*"), ("moe_cuda_test", "*Routing*:*APass*")]
 
 
 def run(command, limit, env=None):
@@ -83,7 +84,8 @@ def commit():
 
 def tests(bin_dir, env):
     rows = []
-    for name in ("ops_cuda_test", "moe_cuda_test", "recurrent_cuda_test", "random_cuda_test", "golden_cuda_test"):
+    for part in ("devices", "ops", "attention", "moe", "recurrent", "random", "golden"):
+        name = f"{part}_cuda_test"
         status, out, tail = run([program(bin_dir, name)], 300, env)
         passed = re.search(r"\[  PASSED  \] (\d+)", out)
         skipped = re.search(r"\[  SKIPPED \] (\d+) test", out)
@@ -101,10 +103,11 @@ def sanitizer(bin_dir, env):
         return [("compute-sanitizer", "not on this machine")]
     rows = []
     for kind in ("memcheck", "racecheck"):
-        status, out, tail = run([tool, "--tool", kind, program(bin_dir, "ops_cuda_test"), f"--gtest_filter={SANITIZED}"],
-                                180, env)
-        found = re.search(r"(ERROR SUMMARY: .*|RACECHECK SUMMARY: .*)", out)
-        rows.append((f"compute-sanitizer {kind}", found[1] if found else f"no summary (status {status})"))
+        for name, tests in SANITIZED:
+            status, out, tail = run([tool, "--tool", kind, "--kernel-name", "kns=hayfork", program(bin_dir, name),
+                                     f"--gtest_filter={tests}"], 180, env)
+            found = re.search(r"(ERROR SUMMARY: .*|RACECHECK SUMMARY: .*)", out)
+            rows.append((f"{kind} {name}", found[1] if found else f"no summary (status {status})"))
     return rows
 
 

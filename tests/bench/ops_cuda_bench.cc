@@ -2,6 +2,7 @@
 // time that 775 TFLOP/s of bf16 products and 4.2 TB/s of memory allow (both measured on an H200). Useful work only: a
 // causal row counts the keys it sees. Correctness is held by ops_cuda_test; values here are random, never zeros.
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "engine/kernels/ops.h"
@@ -83,18 +84,24 @@ void LinearActMulDecode(benchmark::State& state) {
   });
 }
 
+// `sequences` of a length, each with blocks of its own.
 struct Paged {
-  std::vector<int32_t> table;
-  const int32_t* blocks;
+  std::vector<std::vector<int32_t>> tables;
+  std::vector<const int32_t*> blocks;
   std::vector<SeqView> seqs;
   std::unique_ptr<Buffer> k, v;
   KvLayer layer;
 
-  Paged(int32_t length, int32_t n_kv, int32_t dim) {
-    for (int32_t i = 0; i * kBlockTokens < length; ++i) table.push_back(i);
-    blocks = table.data();
-    seqs.push_back({&blocks, -1, length, 0, 1, static_cast<int32_t>(table.size())});
-    const size_t n = table.size() * static_cast<size_t>(n_kv) * kBlockTokens * static_cast<size_t>(dim);
+  Paged(int32_t length, int32_t n_kv, int32_t dim, int32_t sequences = 1) {
+    const int32_t n_blocks = (length + kBlockTokens - 1) / kBlockTokens;
+    for (int32_t s = 0; s < sequences; ++s) {
+      tables.emplace_back(static_cast<size_t>(n_blocks));
+      std::iota(tables.back().begin(), tables.back().end(), s * n_blocks);
+      blocks.push_back(tables.back().data());
+    }
+    for (int32_t s = 0; s < sequences; ++s)
+      seqs.push_back({&blocks[static_cast<size_t>(s)], -1, length, 0, 1, n_blocks});
+    const size_t n = static_cast<size_t>(sequences * n_blocks * n_kv) * kBlockTokens * static_cast<size_t>(dim);
     k = noise(n);
     v = noise(n);
     layer = {k->data(), v->data(), DType::bf16, n_kv, dim, dim, 0};
@@ -127,21 +134,29 @@ void AttentionPrefill(benchmark::State& state) {
   });
 }
 
-// length, heads, kv heads, head dim: one row.
+// length, heads, kv heads, head dim, sequences, window of base rows: a row each, or with a window an Orthros pair.
 void AttentionDecode(benchmark::State& state) {
   const auto length = static_cast<int32_t>(state.range(0)), heads = static_cast<int32_t>(state.range(1)),
-             kv = static_cast<int32_t>(state.range(2)), dim = static_cast<int32_t>(state.range(3));
-  const Paged paged(length, kv, dim);
-  const std::vector<Row> rows = {{0, length - 1, 0, Stream::base, RowKind::decode, -1}};
+             kv = static_cast<int32_t>(state.range(2)), dim = static_cast<int32_t>(state.range(3)),
+             sequences = static_cast<int32_t>(state.range(4)), window = static_cast<int32_t>(state.range(5));
+  const Paged paged(length, kv, dim, sequences);
+  std::vector<Row> rows;
+  for (const Stream stream : {Stream::base, Stream::output}) {
+    if (stream == Stream::output && window == 0) continue;
+    for (int32_t s = 0; s < sequences; ++s) rows.push_back({0, length - 1, s, stream, RowKind::decode, -1});
+  }
   const Pass pass{rows, paged.seqs, 0};
-  const auto q = noise(static_cast<size_t>(heads * dim)), o = noise(static_cast<size_t>(heads * dim));
+  const auto n = static_cast<int64_t>(rows.size());
+  const auto q = noise(rows.size() * static_cast<size_t>(heads * dim)),
+             o = noise(rows.size() * static_cast<size_t>(heads * dim));
   AttentionParams params;
   params.n_heads = heads;
   params.scale = 1.f / std::sqrt(static_cast<float>(dim));
+  params.window_base = window;
   gpu().arena().reset();
   gpu().begin_pass(pass);
-  measure(state, 0, 4.0 * static_cast<double>(length) * kv * dim,
-          [&] { attention(gpu(), pass, matrix(*o, 1, heads * dim), matrix(*q, 1, heads * dim), paged.layer, params); });
+  measure(state, 0, 4.0 * sequences * static_cast<double>(length) * kv * dim,
+          [&] { attention(gpu(), pass, matrix(*o, n, heads * dim), matrix(*q, n, heads * dim), paged.layer, params); });
 }
 
 void Rmsnorm(benchmark::State& state) {
@@ -258,11 +273,13 @@ BENCHMARK(AttentionPrefill)
     ->Args({131072, 32, 8, 128, 128});
 BENCHMARK(AttentionDecode)
     ->UseManualTime()
-    ->Args({2048, 32, 8, 128})
-    ->Args({32768, 32, 8, 128})
-    ->Args({131072, 32, 8, 128})
-    ->Args({131072, 32, 8, 64})
-    ->Args({131072, 16, 4, 256});
+    ->Args({2048, 32, 8, 128, 1, 0})
+    ->Args({2048, 32, 8, 128, 8, 0})
+    ->Args({32768, 32, 8, 128, 1, 0})
+    ->Args({131072, 32, 8, 128, 1, 0})
+    ->Args({131072, 32, 8, 128, 1, 128})
+    ->Args({131072, 32, 8, 64, 1, 0})
+    ->Args({131072, 16, 4, 256, 1, 0});
 BENCHMARK(Rmsnorm)->UseManualTime()->Args({8192, 4096})->Args({1, 4096});
 BENCHMARK(AddRmsnorm)->UseManualTime()->Args({8192, 4096})->Args({1, 4096});
 BENCHMARK(FinishQkv)->UseManualTime()->Args({8192, 32, 8, 128})->Args({1, 32, 8, 128});

@@ -8,7 +8,14 @@
 namespace hayfork::engine {
 namespace {
 
-TEST_P(OpsCuda, LinearMatchesForEveryRowCountAndKind) {
+// Prefill rows go through cuBLASLt, decode rows through kernels of ours: tests apart, so that tools can look at one.
+class LinearCuda : public OpsCuda {
+ protected:
+  void linears_match(RowKind kind);
+  void act_mul_is_two_steps(RowKind kind);
+};
+
+void LinearCuda::linears_match(RowKind kind) {
   for (const auto& [n, k] : {std::pair<int64_t, int64_t>{14, 46}, {96, 64}, {130, 200}, {576, 576}, {1024, 1536}}) {
     const std::vector<float> w = noise(n * k, 0.1f), b = noise(n);
     const LinearPart cpu_part{w.data(), DType::f32, n, vector_on(*cpu_, b)},
@@ -16,22 +23,50 @@ TEST_P(OpsCuda, LinearMatchesForEveryRowCountAndKind) {
     const auto cpu_weight = make_linear(*cpu_, std::span(&cpu_part, 1), k),
                gpu_weight = make_linear(*gpu_, std::span(&gpu_part, 1), k);
     const std::vector<float> x = noise(300 * k);
-    for (const RowKind kind : {RowKind::prefill, RowKind::decode}) {
-      std::vector<float> all;
-      for (const int64_t m : {300, 129, 65, 64, 17, 9, 8, 3, 1}) {
-        const std::vector<float> rows(x.begin(), x.begin() + m * k);
-        Matrix y = gpu_->matrix(m, n), z = cpu_->matrix(m, n);
-        linear(*gpu_, y, on_gpu(rows, m, k), *gpu_weight, kind);
-        linear(*cpu_, z, on_cpu(rows, m, k), *cpu_weight, kind);
-        const std::vector<float> got = from_gpu(y);
-        expect_close(got, values(z),
-                     "linear " + std::to_string(n) + "x" + std::to_string(k) + " m " + std::to_string(m));
-        if (all.empty()) all = got;
-        EXPECT_TRUE(std::equal(got.begin(), got.end(), all.begin()))
-            << "bits differ by row count at m " << m << " n " << n << " k " << k;
+    std::vector<float> all;
+    for (const int64_t m : {300, 129, 65, 64, 17, 9, 8, 3, 1}) {
+      const std::vector<float> rows(x.begin(), x.begin() + m * k);
+      Matrix y = gpu_->matrix(m, n), z = cpu_->matrix(m, n);
+      linear(*gpu_, y, on_gpu(rows, m, k), *gpu_weight, kind);
+      linear(*cpu_, z, on_cpu(rows, m, k), *cpu_weight, kind);
+      const std::vector<float> got = from_gpu(y);
+      expect_close(got, values(z), "linear " + std::to_string(n) + "x" + std::to_string(k) + " m " + std::to_string(m));
+      if (all.empty()) all = got;
+      EXPECT_TRUE(std::equal(got.begin(), got.end(), all.begin()))
+          << "bits differ by row count at m " << m << " n " << n << " k " << k;
+    }
+  }
+}
+
+void LinearCuda::act_mul_is_two_steps(RowKind kind) {
+  for (const auto& [width, k] : {std::pair<int64_t, int64_t>{14, 46}, {130, 200}, {520, 2560}, {1024, 6144}}) {
+    const std::vector<float> w = noise(2 * width * k, 0.1f), b = noise(2 * width), x = noise(130 * k);
+    const LinearPart part{w.data(), DType::f32, 2 * width, vector_on(*gpu_, b)};
+    const auto weight = make_linear(*gpu_, std::span(&part, 1), k);
+    for (const Activation act : {Activation::silu, Activation::gelu_tanh}) {
+      for (const int64_t m : {130, 64, 33, 17, 9, 8, 1}) {
+        gpu_->arena().reset();
+        const Matrix in = on_gpu({x.begin(), x.begin() + m * k}, m, k);
+        Matrix fused = gpu_->matrix(m, 2 * width), steps = gpu_->matrix(m, 2 * width), y = gpu_->matrix(m, width);
+        linear_act_mul(*gpu_, fused.columns(0, width), fused, in, *weight, act, kind);
+        linear_then_act_mul(*gpu_, y, steps, in, *weight, act, kind);
+        EXPECT_EQ(from_gpu(fused.columns(0, width)), from_gpu(y)) << width << "x" << k << " m " << m;
       }
     }
   }
+}
+
+TEST_P(LinearCuda, PrefillRowsMatchForEveryCount) {
+  linears_match(RowKind::prefill);
+}
+TEST_P(LinearCuda, DecodeRowsMatchForEveryCount) {
+  linears_match(RowKind::decode);
+}
+TEST_P(LinearCuda, ActMulOfPrefillRowsIsItsSteps) {
+  act_mul_is_two_steps(RowKind::prefill);
+}
+TEST_P(LinearCuda, ActMulOfDecodeRowsIsItsSteps) {
+  act_mul_is_two_steps(RowKind::decode);
 }
 
 TEST_P(OpsCuda, RowOpsMatch) {
@@ -70,26 +105,6 @@ TEST_P(OpsCuda, RowOpsMatch) {
 }
 
 // Fused ops give the bits of the ops they stand for, and so the CPU twin's values within the same bounds.
-TEST_P(OpsCuda, LinearActMulIsLinearThenActMul) {
-  for (const auto& [width, k] : {std::pair<int64_t, int64_t>{14, 46}, {130, 200}, {520, 2560}, {1024, 6144}}) {
-    const std::vector<float> w = noise(2 * width * k, 0.1f), b = noise(2 * width), x = noise(130 * k);
-    const LinearPart part{w.data(), DType::f32, 2 * width, vector_on(*gpu_, b)};
-    const auto weight = make_linear(*gpu_, std::span(&part, 1), k);
-    for (const RowKind kind : {RowKind::prefill, RowKind::decode}) {
-      for (const Activation act : {Activation::silu, Activation::gelu_tanh}) {
-        for (const int64_t m : {130, 64, 33, 17, 9, 8, 1}) {
-          gpu_->arena().reset();
-          const Matrix in = on_gpu({x.begin(), x.begin() + m * k}, m, k);
-          Matrix fused = gpu_->matrix(m, 2 * width), steps = gpu_->matrix(m, 2 * width), y = gpu_->matrix(m, width);
-          linear_act_mul(*gpu_, fused.columns(0, width), fused, in, *weight, act, kind);
-          linear_then_act_mul(*gpu_, y, steps, in, *weight, act, kind);
-          EXPECT_EQ(from_gpu(fused.columns(0, width)), from_gpu(y)) << width << "x" << k << " m " << m;
-        }
-      }
-    }
-  }
-}
-
 TEST_P(OpsCuda, AddRmsnormIsAddThenRmsnorm) {
   for (const int64_t cols : {132, 1032, 2048, 4096, 5120, 10240}) {
     for (const int64_t rows : {1, 3, 600}) {
@@ -188,6 +203,27 @@ TEST_P(OpsCuda, HeadRowsAloneGiveTheSameBits) {
   }
 }
 
+// Pairs in one lane, one tile, neighbouring tiles, tiles far apart.
+TEST_P(OpsCuda, EqualLogitsGiveTheLowestIdAndNoMargin) {
+  const int64_t vocab = 1003, k = 200;
+  for (const auto& [low, high] : {std::pair<int64_t, int64_t>{0, 1}, {10, 18}, {300, 309}, {511, 512}, {3, 1002}}) {
+    std::vector<float> w = noise(vocab * k, 0.3f);
+    std::copy_n(w.begin() + low * k, k, w.begin() + high * k);
+    std::vector<float> x(w.begin() + low * k, w.begin() + (low + 1) * k);  // its own logit is by far the largest
+    for (float& v : x) v *= 4;
+    const LinearPart part{w.data(), DType::f32, vocab, {}};
+    const auto weight = make_linear(*gpu_, std::span(&part, 1), k);
+    for (const RowKind kind : {RowKind::prefill, RowKind::decode}) {
+      const std::vector<HeadRow> row(1, HeadRow{{}, nullptr, kind});
+      const HeadRowResult result = head(*gpu_, on_gpu(x, 1, k), *weight, 0, row)[0];
+      EXPECT_EQ(result.argmax, low);
+      EXPECT_EQ(result.top1, result.top2) << low << " and " << high;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, LinearCuda, ::testing::Values(DType::f32, DType::bf16),
+                         [](const auto& type) { return std::string(name(type.param)); });
 INSTANTIATE_TEST_SUITE_P(Types, OpsCuda, ::testing::Values(DType::f32, DType::bf16),
                          [](const auto& type) { return std::string(name(type.param)); });
 
