@@ -86,8 +86,25 @@ std::string sample_sha256(Connection& db, const std::string& schema, int64_t sam
   return sha256_hex(canonical_json(value));
 }
 
+namespace {
+
+// One state of the file for many statements, which then take its lock once and not each of them.
+class Snapshot {
+ public:
+  explicit Snapshot(Connection& db) : db_(db) { db_.exec("BEGIN"); }
+  ~Snapshot() { sqlite3_exec(db_.handle(), "ROLLBACK", nullptr, nullptr, nullptr); }
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+
+ private:
+  Connection& db_;
+};
+
+}  // namespace
+
 RunDigest Store::digest(int64_t run, bool samples) {
   auto db = impl_->reading();
+  const Snapshot snapshot(db.db);
   RunDigest digest;
   json whole = {{"schema", "hayfork/digest/1"}, {"plan", get_run(db.db, run).plan_sha256}, {"tasks", json::array()}};
   struct Task {
