@@ -97,9 +97,17 @@ void check_locks(const fs::path& path, int64_t magic) {
          "name a file on a local disk with --db, or have the file system mounted with locks");
 }
 
-void set_up(Connection& db, const StoreOptions& options) {
+// Pages kept in memory, KiB at most (SQLite's own 2 MB read pages of large files again and again). A writer needs those
+// of the indexes that its rows hit at random; it stands beside a model, whose memory is bounded.
+constexpr int kReadCacheKib = 64 << 10, kWriteCacheKib = 16 << 10;
+// Pages in the write-ahead log before they are folded into the file, 64 MB: a page that many batches change is then
+// written and flushed once.
+constexpr int kCheckpointPages = 16384;
+
+void set_up(Connection& db, const StoreOptions& options, int cache_kib) {
   sqlite3_busy_timeout(db.handle(), options.busy_timeout_ms);
   db.exec("PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON");
+  db.exec(fmt::format("PRAGMA cache_size = -{}", cache_kib));
   if (options.max_pages > 0) db.exec(fmt::format("PRAGMA max_page_count = {}", options.max_pages));
 }
 
@@ -107,7 +115,7 @@ void set_up(Connection& db, const StoreOptions& options) {
 // memory need not be shared.
 std::unique_ptr<Connection> connect(const fs::path& path, const StoreOptions& options, bool alone) {
   auto db = std::make_unique<Connection>(uri_of(path, ""), path.string(), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-  set_up(*db, options);
+  set_up(*db, options, kWriteCacheKib);
   if (alone) db->exec("PRAGMA locking_mode = EXCLUSIVE");  // before it reads: later has no effect on an open WAL
   return db;
 }
@@ -123,7 +131,7 @@ void set_journal(std::unique_ptr<Connection>& db, const fs::path& path, const Ev
   std::string mode;
   if (!network) mode = db->value<std::string>("PRAGMA journal_mode = WAL");
   if (mode == "wal" && !alone && !lacks_shared_memory(*db)) {
-    db->exec("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 2000");
+    db->exec(fmt::format("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = {}", kCheckpointPages));
     return;
   }
   if (mode == "wal" && !alone) {
@@ -145,7 +153,7 @@ void set_journal(std::unique_ptr<Connection>& db, const fs::path& path, const Ev
 std::unique_ptr<Connection> open_to_read(const fs::path& path, const StoreOptions& options, int64_t magic) {
   check_locks(path, magic);
   auto db = std::make_unique<Connection>(read_uri(path), path.string(), SQLITE_OPEN_READONLY);
-  set_up(*db, options);
+  set_up(*db, options, kReadCacheKib);
   check_version(*db, migrations(), true);
   db->exec("PRAGMA query_only = ON");
   return db;
