@@ -120,7 +120,7 @@ TEST_F(ImportTest, LmEvalResultsWithSamples) {
   EXPECT_EQ(samples[0]["pred"], 1);
   EXPECT_EQ(samples[0]["prompt_text"], "Question: 0\nAnswer:");
   EXPECT_EQ(samples[0]["requests"][0]["loglikelihood"], -3.5);
-  EXPECT_EQ(samples[0]["requests"][1]["n_chars"], 7);
+  EXPECT_EQ(samples[0]["requests"][1]["n_chars"], 6);
   EXPECT_EQ(samples[0]["metrics"]["acc"], 1.0);
   expect_error(import({"lm-eval", path("lm/results_2026-11-01.json"), path("lm/samples_arc_easy_2026-11-01.jsonl")}), 2,
                {"in the database already"});

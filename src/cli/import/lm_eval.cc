@@ -2,8 +2,6 @@
 // evaluation_tracker.py) and samples_<task>_<date>.jsonl, whose values are texts ("-1.25", "True": sanitize_list).
 // Protocols are lm-eval's own, never those of the benchmark's authors (rulings B3).
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <set>
 
 #include <fmt/format.h>
@@ -14,54 +12,19 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "cli/import/importer.h"
+#include "cli/import/lm_eval_sample.h"
 #include "datasets/jsonl.h"
 
 namespace hayfork::cli {
 namespace {
 
-using json = nlohmann::ordered_json;
+using json = lm_eval::Json;
+using lm_eval::find;
+using lm_eval::is_special_float;
+using lm_eval::number;
+using lm_eval::text_at;
+using lm_eval::text_of;
 namespace fs = std::filesystem;
-
-constexpr size_t kMaxStoredDocument = 64 << 10;
-
-struct Samples {
-  std::vector<runs::SampleRow> rows;
-};
-
-const json* find(const json& object, const std::string& key) {
-  if (!object.is_object()) return nullptr;
-  const auto at = object.find(key);
-  return at == object.end() || at->is_null() ? nullptr : &*at;
-}
-
-// Python's NaN and Infinity, as parse_json gives them.
-bool is_special_float(const json& value) {
-  return value.is_object() && value.size() == 1 && value.contains("__float__");
-}
-
-// A number, also one that stands as text. Empty for what is none ("N/A", lists) and for NaN and infinities.
-std::optional<double> number(const json& value) {
-  if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
-  if (value.is_number()) return value.get<double>();
-  if (!value.is_string()) return std::nullopt;
-  const std::string& text = value.get_ref<const std::string&>();
-  if (text == "True" || text == "False") return text == "True" ? 1 : 0;
-  double out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(out)) return std::nullopt;
-  return out;
-}
-
-std::string text_of(const json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-runs::OptText text_at(const json& object, const std::string& key) {
-  const json* value = find(object, key);
-  return value == nullptr || (value->is_string() && value->get_ref<const std::string&>().empty())
-             ? runs::OptText()
-             : runs::OptText(text_of(*value));
-}
 
 // "torch.bfloat16" → "bf16".
 runs::OptText dtype_of(const runs::OptText& text) {
@@ -267,7 +230,9 @@ class LmEval {
         refuse_import(reader.where(), "want a \"doc_id\" that is a number or a text");
       const std::string doc = text_of(*id);
       const auto [at, fresh] = by_document.try_emplace(doc, task.samples.size());
-      if (fresh) task.samples.push_back(sample_of(line, doc, reader.where(), task));
+      if (fresh)
+        task.samples.push_back(lm_eval::sample_of(line, doc, reader.where(), task.planned.task.kind,
+                                                  delimiter_of(task.planned.task.name)));
       add_metrics(line, task, task.samples[at->second]);
     }
     hash_.update(file.filename().string());
@@ -276,87 +241,13 @@ class LmEval {
     if (task.samples.empty()) refuse_import(file.string(), "it holds no samples");
   }
 
-  runs::SampleRow sample_of(const json& line, const std::string& doc, const std::string& where, ImportedTask& task) {
-    runs::SampleRow row;
-    row.doc_id = doc;
-    const json* document = find(line, "doc");
-    const std::string document_text = document == nullptr ? "" : text_of(*document);
-    row.doc_sha256 = text_at(line, "doc_hash").value_or(document ? sha256_hex(document_text) : "");
-    if (row.doc_sha256.empty()) refuse_import(where, "there is neither \"doc_hash\" nor \"doc\"");
-    if (document != nullptr && document_text.size() <= kMaxStoredDocument)
-      row.recipe_json = canonical_json(nlohmann::json{{"doc", *document}});
-    row.target = text_at(line, "target");
-    read_arguments(line, row);
-    row.prompt_sha256 = text_at(line, "prompt_hash").value_or(row.prompt_text ? sha256_hex(row.prompt_text->text) : "");
-    read_answers(line, task.planned.task.kind, row);
-    return row;
-  }
-
-  // {"gen_args_0": {"arg_0": context, "arg_1": continuation or settings}, …}, or the older list of lists.
-  std::vector<const json*> requests_of(const json& line) const {
-    std::vector<const json*> out;
-    const json* arguments = find(line, "arguments");
-    if (arguments == nullptr) return out;
-    if (arguments->is_array()) {
-      for (const json& one : *arguments) out.push_back(&one);
-    } else if (arguments->is_object()) {
-      for (size_t i = 0; i < arguments->size(); ++i) {
-        const json* one = find(*arguments, "gen_args_" + std::to_string(i));
-        if (one == nullptr) break;
-        out.push_back(one);
-      }
-    }
-    return out;
-  }
-
-  static const json* argument(const json& request, size_t i) {
-    if (request.is_array()) return i < request.size() ? &request[i] : nullptr;
-    return find(request, "arg_" + std::to_string(i));
-  }
-
-  void read_arguments(const json& line, runs::SampleRow& row) const {
-    const auto requests = requests_of(line);
-    if (requests.empty()) return;
-    if (const json* context = argument(*requests.front(), 0); context != nullptr && context->is_string())
-      row.prompt_text = runs::StoredText{context->get<std::string>()};
-  }
-
-  void read_answers(const json& line, const std::string& kind, runs::SampleRow& row) const {
-    const json* answers = find(line, "resps");
-    const json* filtered = find(line, "filtered_resps");
-    if (kind == "choice") {
-      if (filtered != nullptr && filtered->is_array()) read_choices(line, *filtered, row);
-      return;
-    }
-    if (kind != "generate") return;
-    const json* first = answers;
-    while (first != nullptr && first->is_array()) first = first->empty() ? nullptr : &first->front();
-    if (first != nullptr) row.response = runs::StoredText{text_of(*first)};
-    if (filtered != nullptr && filtered->is_array() && !filtered->empty()) row.answer = text_of(filtered->front());
-  }
-
-  void read_choices(const json& line, const json& filtered, runs::SampleRow& row) const {
-    const auto requests = requests_of(line);
-    const auto gold = row.target ? number(json(*row.target)) : std::nullopt;
-    size_t best = 0;
-    for (size_t i = 0; i < filtered.size() && i < 1000; ++i) {
-      const json& one = filtered[i];
-      if (!one.is_array() || one.size() < 2) return;
-      runs::SampleChoiceRow choice;
-      choice.choice = static_cast<int64_t>(i);
-      choice.logprob = number(one[0]);
-      if (const auto greedy = number(one[1])) choice.greedy = *greedy != 0;
-      if (i < requests.size()) {
-        if (const json* text = argument(*requests[i], 1); text != nullptr && text->is_string()) {
-          choice.n_bytes = static_cast<int64_t>(text->get_ref<const std::string&>().size());
-          choice.n_chars = static_cast<int64_t>(count_code_points(text->get_ref<const std::string&>()));
-        }
-      }
-      choice.gold = gold && *gold == static_cast<double>(i);
-      row.choices.push_back(choice);
-      if (choice.logprob.value_or(-INFINITY) > row.choices[best].logprob.value_or(-INFINITY)) best = i;
-    }
-    if (!row.choices.empty()) row.answer = std::to_string(best);
+  // Nothing stands between them under a chat template.
+  std::string delimiter_of(const std::string& task) const {
+    if (text_at(results_, "chat_template")) return "";
+    const json* configs = find(results_, "configs");
+    const json* config = configs == nullptr ? nullptr : find(*configs, task);
+    const json* delimiter = config == nullptr ? nullptr : find(*config, "target_delimiter");
+    return delimiter != nullptr && delimiter->is_string() ? delimiter->get<std::string>() : " ";
   }
 
   void add_metrics(const json& line, const ImportedTask& task, runs::SampleRow& row) const {
