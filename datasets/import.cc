@@ -97,7 +97,12 @@ class Import {
     const Rows rows = hf_rows(set_, labelled);
     if (rows.empty()) out_.faults.push_back(fmt::format("the row holds no question ({})", where));
     const bool unchanged = !line.empty() && rows.size() == 1 && rows[0] == row;
-    for (const ordered_json& one : rows) out_.lines.push_back(unchanged ? line : one_line(one));
+    for (const ordered_json& one : rows) keep(unchanged ? line : one_line(one), where);
+  }
+
+  void keep(std::string line, const std::string& where) {
+    out_.lines.push_back(std::move(line));
+    out_.where.push_back(where);
   }
 
   void set_label(ordered_json& row, const std::string& label) const {
@@ -119,7 +124,7 @@ class Import {
       const std::string line(raw[static_cast<size_t>(record.line - 1)]);
       if (record.value == nullptr) {
         out_.faults.push_back(record.fault);
-        out_.lines.push_back(line);
+        keep(line, records.where(i));
         continue;
       }
       const ordered_json& row = *record.value;
@@ -159,7 +164,7 @@ class Import {
         add(root[i], where);
       } else {
         out_.faults.push_back(fmt::format("an entry is no JSON object ({})", where));
-        out_.lines.push_back(one_line(root[i]));
+        keep(one_line(root[i]), where);
       }
     }
   }
@@ -182,7 +187,7 @@ class Import {
     ordered_json row = parse_ordered_json(text, path.string(), ErrorSubject::data);
     if (!row.is_object()) {
       out_.faults.push_back(fmt::format("an article is no JSON object ({})", path.string()));
-      out_.lines.push_back(one_line(row));
+      keep(one_line(row), path.string());
       return;
     }
     add(row, path.string());

@@ -12,6 +12,7 @@ namespace hayfork::datasets {
 
 struct Imported {
   std::vector<std::string> lines;   // one JSON object each; a broken line as it was
+  std::vector<std::string> where;   // of each line, its place in what was read: "FILE, line 3"
   std::vector<std::string> faults;  // what is wrong and where: "not valid JSON (FILE, line 3; …)"
 };
 

@@ -202,7 +202,8 @@ Rows cmmlu(const ordered_json& row) {
   return {out};
 }
 
-// A RACE article: lists side by side; here one problem an entry, as in EleutherAI's copy.
+// A RACE article: lists side by side; here one problem an entry, as in EleutherAI's copy, where the list is a text that
+// Python would read. JSON of lists, objects and texts is one.
 Rows race(const ordered_json& row) {
   if (!has(row, {"article", "questions", "options", "answers"})) return {row};
   const ordered_json &questions = row["questions"], &options = row["options"], &answers = row["answers"];
@@ -215,7 +216,7 @@ Rows race(const ordered_json& row) {
   ordered_json out = ordered_json::object();
   if (row.contains("id")) out["id"] = row["id"];
   out["article"] = row["article"];
-  out["problems"] = std::move(problems);
+  out["problems"] = problems.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
   return {out};
 }
 

@@ -7,7 +7,9 @@
 
 namespace hayfork::tasks {
 
-std::vector<std::string> row_faults(const std::string& set, const datasets::Records& records) {
+std::vector<std::string> row_faults(const std::string& set, const datasets::Records& records,
+                                    std::span<const std::string> where) {
+  HAY_CHECK(where.size() == records.rows.size());
   const auto& forms = lm_eval_forms();
   const auto reads = [&set](const DocumentForm& form) {
     return std::find(form.data.sets.begin(), form.data.sets.end(), set) != form.data.sets.end();
@@ -17,9 +19,8 @@ std::vector<std::string> row_faults(const std::string& set, const datasets::Reco
   if (form == forms.end()) return out;
   for (size_t i = 0; i < records.rows.size(); ++i) {
     if (records.rows[i].value == nullptr) continue;
-    const std::string where = records.where(i);
     try {
-      form->document(Fields(*records.rows[i].value, where));
+      form->document(Fields(*records.rows[i].value, where[i]));
     } catch (const Error& error) {  // this row's
       out.emplace_back(error.what());
     }

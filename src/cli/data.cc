@@ -170,7 +170,7 @@ int add(const DataOptions& options, Console& console) {
     std::string text;
     for (const std::string& line : imported.lines) text += line + "\n";
     std::vector<std::string> faults = std::move(imported.faults);
-    for (std::string& fault : tasks::row_faults(name, datasets::parse_records(text, to.string())))
+    for (std::string& fault : tasks::row_faults(name, datasets::parse_records(text, to.string()), imported.where))
       faults.push_back(std::move(fault));
     check_faults(faults, imported.lines.size(), options.keep_broken, from.file.string(), console);
     fs::create_directories(folder, error);

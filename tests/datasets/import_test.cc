@@ -103,7 +103,7 @@ TEST_F(Import, ArticlesAndLabelsApart) {
         R"({"answers":["A"],"options":[["1","2","3","4"]],"questions":["p"],"article":"b","id":"high1.txt"})");
   const auto race = rows("race", folder.path() / "high");
   EXPECT_EQ(race[0]["id"], "high1.txt");
-  EXPECT_EQ(race[1]["problems"][0]["question"], "q");
+  EXPECT_EQ(race[1]["problems"], R"([{"question":"q","answer":"B","options":["1","2","3","4"]}])");
   const auto dev = write("dev.jsonl", "{\"goal\":\"g\",\"sol1\":\"a\",\"sol2\":\"b\"}\n");
   EXPECT_EQ(rows("piqa", dev, write("one.lst", "1\n"))[0]["label"], 1);
   EXPECT_THROW(import_rows("piqa", dev, write("two.lst", "1\n0\n")), Error);
@@ -117,6 +117,8 @@ TEST_F(Import, RowsInTheRightFormKeepTheirBytesAndBrokenLinesAreTold) {
   EXPECT_EQ(all.lines[1], "{broken");
   ASSERT_EQ(all.faults.size(), 1u);
   EXPECT_NE(all.faults[0].find("x.jsonl, line 2"), std::string::npos);
+  ASSERT_EQ(all.where.size(), 2u);
+  EXPECT_EQ(all.where[0], path.string() + ", line 1");
 }
 
 TEST_F(Import, GzippedFilesAreReadAndDamagedOnesRefused) {
