@@ -127,6 +127,8 @@ void FewshotTask::finish_info(const std::string& more_json) {
                  {"add_bos", text_.add_bos && !text_.chat},
                  {"system", text_.system},
                  {"form", form_.config_json}};
+  if (text_.merge_turns)
+    config["chat_turns"] = "merged";  // only then: the configuration of the others keeps its digest
   config.update(parse_json(more_json, "task configuration", ErrorSubject::general));
   info_.config_json = canonical_json(config);
 }

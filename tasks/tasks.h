@@ -68,6 +68,7 @@ struct TextContext {
   bool add_bos = false;         // resolved by the caller; needs tokenizer->bos_id(). Not used under a chat template
   bool parse_special = false;   // special tokens spelled out in documents become control ids
   ChatRenderer chat = {};       // empty: no chat template
+  bool merge_turns = false;     // chat: demonstrations and question are one user's turn, not turns of their own
   std::string system = {};      // system text; needs chat
   int64_t max_length = 0;       // the model's window in tokens; 0: unknown or not to be checked
   int64_t window = 0;           // the same for tasks that cut what is too long, checked or not; 0: unknown

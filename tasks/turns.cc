@@ -13,10 +13,24 @@ std::string joined(const std::string& a, const std::string& b, const std::string
   return a + (blank ? "" : delimiter) + b;
 }
 
+std::string demonstrations_text(const Conversation& c) {
+  std::string out;
+  for (const auto& [question, answer] : c.demonstrations) {
+    out += question;
+    if (!answer.empty()) out += c.delimiter + answer + c.fewshot_delimiter;
+  }
+  return out;
+}
+
+// lm_eval/api/utils.py, multiturn_to_singleturn: all but a leading system message become one user message.
 std::string chat_text(const TextContext& text, const Conversation& c) {
   std::vector<ChatMessage> messages;
   const std::string system = joined(text.system, c.description, c.fewshot_delimiter);
   if (!system.empty()) messages.push_back({"system", system});
+  if (text.merge_turns) {
+    messages.push_back({"user", demonstrations_text(c) + c.question});
+    return text.chat(messages, true);
+  }
   for (const auto& [question, answer] : c.demonstrations) {
     messages.push_back({"user", question});
     if (!answer.empty()) messages.push_back({"assistant", answer});
@@ -29,12 +43,7 @@ std::string chat_text(const TextContext& text, const Conversation& c) {
 
 std::string conversation_text(const TextContext& text, const Conversation& c) {
   if (text.chat) return chat_text(text, c);
-  std::string out = c.description;
-  for (const auto& [question, answer] : c.demonstrations) {
-    out += question;
-    if (!answer.empty()) out += c.delimiter + answer + c.fewshot_delimiter;
-  }
-  return out + c.question;
+  return c.description + demonstrations_text(c) + c.question;
 }
 
 std::string option_delimiter(const TextContext& text, const std::string& delimiter) {

@@ -114,7 +114,7 @@ std::string plan_sha256(const Plan& plan) {
   json tasks = json::array();
   for (const auto& task : plan.tasks) tasks.push_back(task_identity(*task));
   const RunConfig& config = plan.config;
-  const json identity = {
+  json identity = {
       {"model", runs::model_identity(model_row(info))},
       {"tasks", tasks},
       {"chat", config.chat_template ? json(config.chat_template_name) : json()},
@@ -127,6 +127,7 @@ std::string plan_sha256(const Plan& plan) {
       {"numerics", numerics_version(info.numerics_id)},
       {"ignored_config_keys", config.ignored_config_keys},
   };
+  if (config.chat_turns != "multi") identity["chat_turns"] = config.chat_turns;
   return sha256_hex(canonical_json(identity));
 }
 

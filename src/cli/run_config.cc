@@ -116,6 +116,7 @@ std::string to_json(const RunConfig& config) {
                      {"parse_special", config.parse_special},
                      {"chat_template", config.chat_template},
                      {"chat_template_name", config.chat_template_name},
+                     {"chat_turns", config.chat_turns},
                      {"system", config.system},
                      {"clock", config.clock},
                      {"allow_beyond_window", config.allow_beyond_window},
@@ -145,6 +146,7 @@ RunConfig run_config_from_json(const std::string& text) {
     config.parse_special = root.value("parse_special", false);
     config.chat_template = root.value("chat_template", false);
     config.chat_template_name = root.value("chat_template_name", config.chat_template_name);
+    config.chat_turns = root.value("chat_turns", config.chat_turns);
     config.system = root.value("system", "");
     config.clock = root.value("clock", "");
     config.allow_beyond_window = root.value("allow_beyond_window", false);
@@ -179,6 +181,8 @@ void declare_plan(Flags& flags, RunConfig& config) {
   flags.toggle("parse-special", config.parse_special, "Special tokens spelled out in documents become control tokens.");
   flags.toggle("chat-template", config.chat_template, "Ask through the checkpoint's chat template.");
   flags.text("chat-template-name", config.chat_template_name, "NAME", "Which of several templates.");
+  flags.choice("chat-turns", config.chat_turns, {"multi", "merged"},
+               "Examples as turns of their own, or merged with the question into one turn.");
   flags.text("system", config.system, "TEXT", "System message; needs --chat-template.");
   declare_task_options(flags, config);
 }
@@ -204,6 +208,9 @@ TextSide text_side(const RunConfig& config, const engine::Tokenizer* tokenizer, 
     if (!config.system.empty()) {
       throw Error(ErrorCode::usage, ErrorSubject::general, "--system needs --chat-template");
     }
+    if (config.chat_turns != "multi") {
+      throw Error(ErrorCode::usage, ErrorSubject::general, "--chat-turns needs --chat-template");
+    }
     if (tokenizer->chat_template(config.chat_template_name) && events) {
       events({Event::Level::warn, "HAY-W010",
               "the checkpoint has a chat template and looks instruct-tuned; prompts are plain text without "
@@ -214,6 +221,7 @@ TextSide text_side(const RunConfig& config, const engine::Tokenizer* tokenizer, 
   }
   side.context.chat = chat_renderer(load_chat_template(*tokenizer, config.chat_template_name, config.model), *tokenizer,
                                     config.clock.empty() ? local_clock() : parse_clock(config.clock));
+  side.context.merge_turns = config.chat_turns == "merged";
   side.context.system = config.system;
   return side;
 }

@@ -28,7 +28,7 @@ struct RunConfig {
   std::map<std::string, std::string> task_options;  // "niah-kind" → "number"
   std::string add_bos = "auto";
   bool parse_special = false, chat_template = false, allow_beyond_window = false;
-  std::string chat_template_name = "default", system;
+  std::string chat_template_name = "default", chat_turns = "multi", system;
   std::string clock;  // what the chat template's clock shows; set when the plan is first made
   std::string dtype = "auto", kv_dtype = "auto";
   std::vector<std::string> ignored_config_keys;

@@ -10,7 +10,9 @@
 #include "tasks/forms/forms.h"
 #include "tasks/groups.h"
 #include "tasks/pair_ids.h"
+#include "tasks/turns.h"
 #include "tests/support/data_folder.h"
+#include "tests/support/small_tokenizer.h"
 
 namespace hayfork::tasks {
 namespace {
@@ -251,6 +253,29 @@ TEST(Choice, BlanksAtTheContextsEndMoveToTheContinuation) {
   const PairIds empty = encode_pairs(data.text, "", {"c"});
   EXPECT_EQ(empty.context, Ids{256});
   EXPECT_THROW(encode_pairs(data.text, "ab", {""}), Error);
+}
+
+// lm_eval/api/model.py, _encode_pair: the context's own ids, then what the whole text has behind as many.
+TEST(Choice, ATokenAcrossTheContextsEndIsCutByCountingIds) {
+  const auto tokenizer = test::load_json(test::character_json("abc ", {"b c", "a bc"}));
+  const TextContext text{.tokenizer = tokenizer.get()};
+  const PairIds pairs = encode_pairs(text, "aab", {"cab"});  // whole: a abc a b
+  EXPECT_EQ(pairs.context, (Ids{0, 0, 1}));
+  EXPECT_EQ(pairs.continuations[0], (Ids{1}));             // "ca" is lost, as upstream loses it
+  EXPECT_THROW(encode_pairs(text, "aab", {"ca"}), Error);  // whole: a abc a; nothing is left
+}
+
+TEST(Choice, ChatTurnsAreMergedAsUpstreamMergesThem) {
+  Conversation talk{"D\n\n", " ", "\n\n", {{"q1", "a1"}, {"q2", ""}}, "q3"};
+  TextContext text;
+  text.chat = [](std::span<const ChatMessage> messages, bool prompt) {
+    std::string out;
+    for (const ChatMessage& m : messages) out += "<" + m.role + ">" + m.content;
+    return out + (prompt ? "<assistant>" : "");
+  };
+  EXPECT_EQ(conversation_text(text, talk), "<system>D\n\n<user>q1<assistant>a1<user>q2<user>q3<assistant>");
+  text.merge_turns = true;
+  EXPECT_EQ(conversation_text(text, talk), "<system>D\n\n<user>q1 a1\n\nq2q3<assistant>");
 }
 
 TEST(Lambada, TheLastWordIsTheTarget) {
