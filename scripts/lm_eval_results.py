@@ -1,20 +1,29 @@
 #!/usr/bin/env python3
 """Runs lm-evaluation-harness over the data folder of `hayfork data add` and keeps its result files.
 
+    pip install lm_eval
     scripts/lm_eval_results.py --model DIR --data DIR --tasks arc_easy,hellaswag --limit 60 --out OUT [--num-fewshot 5]
+    scripts/lm_eval_results.py --check OUT/<model>/results_….json
 
-Writes OUT/<model>/results_*.json and samples_<task>_*.jsonl, as `lm_eval run --log_samples` does: what `hayfork import`
-reads and `hayfork compare` holds beside a run of its own. Task files, prompts, tokenization and metrics are the
-harness's; only the loading of a data set is replaced, so no network is needed. Prints its evaluation time.
-Needs the Python packages lm_eval, torch, transformers.
+The first writes OUT/<model>/results_*.json and samples_<task>_*.jsonl, as `lm_eval run --log_samples` does: what `hayfork
+import` reads and `hayfork compare` holds beside a run of its own. Task files, prompts, tokenization and metrics are the
+harness's; only the loading of a data set is replaced, so no network is needed. Prints its evaluation time (without loading). With --requests
+FILE the model is not asked: FILE gets a JSON line a document with the texts and ids that the harness would send, for
+scripts/check_lm_eval_prompts.py.
+The second has the harness's own tools read result files, for instance those of `hayfork export lm-eval`, and print their
+table. Needs the Python packages lm_eval, torch, transformers.
 """
 import argparse
 import json
 import os
+import sys
 import time
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 
-def local_dataset(data, task, config):
+
+def local_dataset(data, task):
     """The splits of DATA/<task> (or of its collection, by subject) as the harness wants them."""
     import datasets
 
@@ -30,9 +39,6 @@ def local_dataset(data, task, config):
                 rows = [json.loads(line) for line in lines if line.strip()]
             if subject:
                 rows = [row for row in rows if row.get("subject") == subject]
-            for row in rows:
-                if isinstance(row.get("problems"), list):  # RACE: a Python literal there
-                    row["problems"] = repr(row["problems"])
             splits[file[: -len(".jsonl")]] = datasets.Dataset.from_list(rows)
         return datasets.DatasetDict(splits)
     raise SystemExit(f"{data} has no data set for {task}")
@@ -51,7 +57,7 @@ def patch(data):
     from lm_eval.api.task import ConfigurableTask
 
     def download(self, dataset_kwargs=None, **kwargs):
-        self.dataset = local_dataset(data, self.config.task, self.config)
+        self.dataset = local_dataset(data, self.config.task)
         rows = next(iter(self.dataset.values()))
         if self.config.task == "hellaswag" and "query" in rows.column_names:
             self.config.process_docs = None  # its text is cleaned already
@@ -59,48 +65,106 @@ def patch(data):
     ConfigurableTask.download = download
 
 
+def check(path):
+    """Reads a results file and the samples beside it with the harness's own tools."""
+    from lm_eval.utils import get_file_datetime, get_file_task_name, get_results_filenames, get_sample_results_filenames
+    from lm_eval.utils import make_table
+
+    folder = os.path.dirname(os.path.abspath(path))
+    files = sorted(os.path.join(folder, name) for name in os.listdir(folder))
+    if os.path.abspath(path) not in get_results_filenames(files):
+        sys.exit(f"{path}: the harness would not take it for a results file")
+    with open(path, encoding="utf-8") as file:
+        print(make_table(json.load(file)))
+    for name in map(os.path.basename, get_sample_results_filenames(files)):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+        print(f"{get_file_task_name(name)}, {get_file_datetime(name)}: {len(rows)} samples, metrics {rows[0]['metrics']}")
+
+
+def recording(model, path):
+    """The harness's own way from texts to ids; then the ids are written down instead of scored."""
+    asked = {}
+
+    def write(requests, **kwargs):
+        for (context, continuation), context_ids, continuation_ids in requests:
+            asked.setdefault((context, continuation), (context_ids, continuation_ids))
+        return [(0.0, False)] * len(requests)
+
+    model._loglikelihood_tokens = write
+
+    def save(samples):
+        with open(path, "w", encoding="utf-8") as out:
+            for task, rows in samples.items():
+                for row in rows:
+                    requests = []
+                    for i in range(len(row["arguments"])):
+                        context, continuation = row["arguments"][i][:2]
+                        ids = asked[context, continuation]
+                        requests.append({"context": context, "continuation": continuation, "context_ids": ids[0],
+                                         "continuation_ids": ids[1]})  # fmt: skip
+                    line = {"task": task, "doc_id": row["doc_id"], "requests": requests}
+                    line.update({key: row[key] for key in ("doc_hash", "prompt_hash", "target_hash")})
+                    out.write(json.dumps(line) + "\n")
+
+    return save
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--tasks", required=True)
+    parser.add_argument("--check", metavar="results.json")
+    parser.add_argument("--model")
+    parser.add_argument("--data")
+    parser.add_argument("--tasks")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--num-fewshot", type=int)
+    parser.add_argument("--chat", choices=["off", "turns", "merged"], default="off", help="the chat template, and how")
     parser.add_argument("--batch-size", default="1")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--out")
+    parser.add_argument("--requests", metavar="FILE")
     args = parser.parse_args()
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if args.check:
+        return check(args.check)
+    if not (args.model and args.data and args.tasks and (args.out or args.requests)):
+        parser.error("--model, --data, --tasks and --out (or --requests) are needed")
+
     import lm_eval
     import torch
     from lm_eval.loggers import EvaluationTracker
+    from lm_eval.models.huggingface import HFLM
 
     if args.threads:
         torch.set_num_threads(args.threads)
     patch(args.data)
-    model = lm_eval.models.huggingface.HFLM(
-        pretrained=args.model, dtype=args.dtype, device="cpu", batch_size=args.batch_size, trust_remote_code=False
-    )
+    model = HFLM(pretrained=args.model, dtype=args.dtype, device="cpu", batch_size=args.batch_size)
+    save = recording(model, args.requests) if args.requests else None
     tracker = EvaluationTracker(output_path=args.out)
-    begin = time.time()
+    begin, work = time.time(), time.process_time()
     results = lm_eval.simple_evaluate(
         model=model,
+        model_args={"pretrained": args.model},
         tasks=args.tasks.split(","),
         num_fewshot=args.num_fewshot,
         limit=args.limit,
+        apply_chat_template=args.chat != "off",
+        fewshot_as_multiturn=args.chat == "turns",
         log_samples=True,
+        bootstrap_iters=0 if args.requests else 100000,
         evaluation_tracker=tracker,
     )
-    seconds = time.time() - begin
+    seconds, work = time.time() - begin, time.process_time() - work
     samples = results.pop("samples")
+    if save:
+        return save(samples)
     tracker.save_results_aggregated(results=results, samples=samples)
     for task in results["configs"]:
         tracker.save_results_samples(task_name=task, samples=samples[task])
     for task, values in results["results"].items():
         print(task, {key: value for key, value in values.items() if isinstance(value, float)})
-    print(f"seconds {seconds:.2f}")
+    print(f"seconds {seconds:.2f}, of processors {work:.2f}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
