@@ -8,8 +8,9 @@
 #include "base/units.h"
 #include "cli/execute.h"
 #include "cli/grid_view.h"
-#include "cli/results.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
+#include "runs/report/cross_table.h"
 
 namespace hayfork::cli {
 namespace {
@@ -23,6 +24,7 @@ struct DemoOptions {
 };
 
 struct Shown {
+  runs::CrossSource source;
   runs::HeatGrid grid;
   std::string arch, run_id;
   int64_t reach_tokens = 0;  // 0: everything
@@ -32,6 +34,7 @@ struct Shown {
 // Full attention and its windowed twin first; then whatever else is there, by name.
 std::vector<fs::path> checkpoints(const fs::path& folder) {
   std::vector<fs::path> found;
+  if (!fs::is_directory(folder)) return found;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (fs::exists(entry.path() / "config.json")) found.push_back(entry.path());
   }
@@ -43,10 +46,18 @@ std::vector<fs::path> checkpoints(const fs::path& folder) {
   return found;
 }
 
+// Needles, and the zoo's own documents (demo/tasks, demo/data): options, answers to write, loss.
 RunConfig demo_config(const DemoOptions& options, const fs::path& model) {
   RunConfig config;
   config.model = model.string();
   config.tasks = {"niah"};
+  const fs::path source = demo_dir();
+  for (const char* name : {"which_number", "questions", "endings"})
+    config.tasks.push_back((source / "tasks" / (std::string(name) + ".yaml")).string());
+  config.tasks.emplace_back("corpus_loss");
+  config.data_dir = (source / "data").string();
+  config.task_options["corpus"] = "demo_corpus";
+  if (!options.full) config.limit = 20;
   config.lengths =
       options.full ? std::vector<int64_t>{256, 512, 1024, 2048, 4096} : std::vector<int64_t>{256, 512, 1024, 2048};
   config.depths = options.full ? std::vector<double>{0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100}
@@ -64,21 +75,37 @@ void write_pictures(const fs::path& stem, const std::vector<runs::HeatGrid>& gri
   write_file_atomically(stem.string() + ".png", runs::svg_to_png(svg));
 }
 
+// The loss alone, of checkpoints that differ in size and training.
+RunConfig loss_config(const DemoOptions& options, const fs::path& model) {
+  RunConfig config = demo_config(options, model);
+  config.tasks = {"corpus_loss"};
+  config.lengths.clear();
+  config.depths.clear();
+  config.samples.reset();
+  config.task_options.erase("niah-needles");
+  return config;
+}
+
+struct Evaluated {
+  runs::RunView view;
+  engine::ModelInfo info;
+};
+
 // Nothing when this build does not run the architecture.
-std::optional<Shown> evaluate(const fs::path& model, const DemoOptions& options, runs::Store& store, EventLog& events,
-                              Console& console) {
+std::optional<Evaluated> evaluate(const RunConfig& config, const DemoOptions& options, runs::Store& store,
+                                  EventLog& events, Console& console) {
   ExecuteOptions execute;
-  execute.engine.model = model.string();
+  execute.engine.model = config.model;
   execute.engine.device = "cpu";
   execute.engine.threads = options.threads;
   execute.db.db = (fs::path(options.out) / "runs.db").string();
   execute.tags = {"demo"};
   std::optional<Plan> plan;
   try {
-    plan.emplace(make_plan(demo_config(options, model), execute.engine, true, console, events.sink()));
+    plan.emplace(make_plan(config, execute.engine, true, console, events.sink()));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
-    console.note(fmt::format("{} is left out: {}", model.filename().string(), error.what()));
+    console.note(fmt::format("{} is left out: {}", fs::path(config.model).filename().string(), error.what()));
     return std::nullopt;
   }
   const RunOutcome outcome = begin_and_execute(*plan, store, execute, events, console);
@@ -88,11 +115,29 @@ std::optional<Shown> evaluate(const fs::path& model, const DemoOptions& options,
                  .why = fmt::format("exit status {}", outcome.status),
                  .next = fmt::format("hayfork show {} --db {}", outcome.run_id, execute.db.db)});
   }
-  const runs::RunView view = store.show_run(outcome.run);
-  const TaskGrid grid = task_grid(store, view, view.tasks.at(0), "");
-  const engine::ModelInfo& info = plan->engine->info();
-  return Shown{grid.grid, view.model.arch_label.value_or(view.model.arch.value_or("?")), outcome.run_id,
-               info.hidden_reach_tokens, info.arch == "orthros"};
+  return Evaluated{store.show_run(outcome.run), plan->engine->info()};
+}
+
+Shown shown_of(runs::Store& store, Evaluated evaluated) {
+  runs::RunView& view = evaluated.view;
+  TaskGrid grid = task_grid(store, view, view.tasks.at(0), "");
+  Shown shown{.source = {},
+              .grid = std::move(grid.grid),
+              .arch = view.model.arch_label.value_or(view.model.arch.value_or("?")),
+              .run_id = view.run.run_id,
+              .reach_tokens = evaluated.info.hidden_reach_tokens,
+              .two_streams = evaluated.info.arch == "orthros"};
+  shown.source = {view.model.name, {std::move(view)}};
+  return shown;
+}
+
+void print_table(runs::Store& store, const std::vector<runs::CrossSource>& sources, const std::string& title,
+                 Console& console) {
+  runs::CrossTable cross = runs::cross_table(store, sources, runs::task_columns(sources, {}, {}), {});
+  runs::Section section{
+      .name = "table", .table = runs::people_table(cross, false), .title = title, .notes = cross.notes};
+  drop_empty_columns(section.table, {"D", "group"});
+  print(console, {"demo", {std::move(section)}}, {});
 }
 
 std::string what_it_shows(const Shown& shown) {
@@ -106,6 +151,29 @@ std::string what_it_shows(const Shown& shown) {
                        shown.grid.title, mean, shown.arch);
   }
   return fmt::format("{:<8} {:3.0f} %  {}: reaches the whole context", shown.grid.title, mean, shown.arch);
+}
+
+// Pictures, grids in the terminal, and tables of what was evaluated; with --full also the series of sizes.
+void show_all(const std::vector<Shown>& all, runs::Store& store, const DemoOptions& options, Console& console) {
+  std::vector<runs::HeatGrid> grids;
+  std::vector<runs::CrossSource> sources, sizes;
+  for (const Shown& shown : all) {
+    grids.push_back(shown.grid);
+    sources.push_back(shown.source);
+  }
+  for (const fs::path& model : options.full ? checkpoints(demo_dir() / "scaling") : std::vector<fs::path>()) {
+    EventLog events(console);
+    auto evaluated = evaluate(loss_config(options, model), options, store, events, console);
+    if (evaluated) sizes.push_back({evaluated->view.model.name, {std::move(evaluated->view)}});
+  }
+  write_pictures(fs::path(options.out) / "niah-all", grids, "Needle in a haystack: one needle asked for among others");
+  console.out(grid_text(grids, {}, console) + "\n");
+  print_table(store, sources, "The same models on the zoo's own documents (* best of its column by a paired test)",
+              console);
+  if (!sizes.empty()) {
+    console.out("\n");
+    print_table(store, sizes, "Full attention by size and training tokens", console);
+  }
 }
 
 int run(const DemoOptions& options, Console& console) {
@@ -122,29 +190,29 @@ int run(const DemoOptions& options, Console& console) {
   std::vector<Shown> all;
   for (const fs::path& model : checkpoints(source)) {
     EventLog events(console);
-    std::optional<Shown> shown = evaluate(model, options, store, events, console);
-    if (!shown) continue;
-    write_pictures(out / ("niah-" + model.filename().string()), {shown->grid}, "");
-    all.push_back(std::move(*shown));
+    auto evaluated = evaluate(demo_config(options, model), options, store, events, console);
+    if (!evaluated) continue;
+    all.push_back(shown_of(store, std::move(*evaluated)));
+    write_pictures(out / ("niah-" + model.filename().string()), {all.back().grid}, "");
   }
   if (all.empty())
     throw Error(ErrorCode::not_found, ErrorSubject::data, "no demo checkpoint could be run",
                 {.where = source.string()});
-  std::vector<runs::HeatGrid> grids;
-  for (const Shown& shown : all) grids.push_back(shown.grid);
-  write_pictures(out / "niah-all", grids, "Needle in a haystack: one needle asked for among others");
+  show_all(all, store, options, console);
   store.close();
-  console.out(grid_text(grids, {}, console));
   console.out(
       "\nWhat to look at: the needle's depth runs down, the context's length to the right; a bright cell means "
-      "found.\n");
+      "found. which_number and questions ask for a number told anywhere in a text, endings and corpus_loss need "
+      "no far context.\n");
   for (const Shown& shown : all) console.out("  " + what_it_shows(shown) + "\n");
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  console.out(fmt::format(
-      "\n{}  pictures {}  (in {})\nnext  hayfork list runs --db {}\n      hayfork show {} --db {}\n      hayfork run "
-      "--model M --tasks niah --lengths 512-4k*2 --depths 0-100+10\n",
-      (out / "runs.db").string(), (out / "niah-all.png").string(), format_duration(seconds), (out / "runs.db").string(),
-      all.front().run_id, (out / "runs.db").string()));
+  console.out(
+      fmt::format("\n{0}  pictures {1}  (in {2})\nnext  hayfork list runs --db {0}\n      hayfork show {3} --db {0}\n"
+                  "      hayfork table --db {0}\n"
+                  "      hayfork run --model M --tasks niah --lengths 512-4k*2 --depths 0-100+10\n"
+                  "      hayfork run --model M --tasks {4}\n",
+                  (out / "runs.db").string(), (out / "niah-all.png").string(), format_duration(seconds),
+                  all.front().run_id, (source / "tasks" / "which_number.yaml").string()));
   return 0;
 }
 
@@ -153,7 +221,8 @@ int run(const DemoOptions& options, Console& console) {
 Action declare_demo(Flags& flags) {
   auto options = std::make_shared<DemoOptions>();
   flags.text("out", options->out, "DIR", "Folder for runs.db and the pictures.").kind = "dir";
-  flags.toggle("full", options->full, "A finer grid to 4,096 tokens, with more samples and needles.");
+  flags.toggle("full", options->full,
+               "A finer grid to 4,096 tokens, all documents, and the loss of models by size and training.");
   flags.count("threads", options->threads, "N", "Threads. Default: every core this process may use.");
   return [options](Console& console) { return run(*options, console); };
 }

@@ -15,10 +15,9 @@ const std::vector<Command>& table() {
       {"demo",
        kFirst,
        "evaluate the shipped checkpoints on the CPU and draw their heatmaps",
-       "Runs needle-in-a-haystack grids on the demo checkpoints, stores every sample in OUT/runs.db, writes one "
-       "heatmap a "
-       "model and one with all side by side (SVG and PNG), and tells what to look at. Needs no network, no GPU and no "
-       "configuration.",
+       "Runs needle-in-a-haystack grids and the zoo's own documents (demo/tasks, demo/data) on the demo checkpoints, "
+       "stores every sample in OUT/runs.db, writes one heatmap a model and one with all side by side (SVG and PNG), "
+       "compares the models in a table, and tells what to look at. Needs no network, no GPU and no configuration.",
        {"hayfork demo", "hayfork demo --full --out /tmp/hayfork-demo"},
        declare_demo},
       {"doctor",
