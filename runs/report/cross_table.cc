@@ -251,7 +251,9 @@ void settle_scale(CrossTable& table) {
   }
 }
 
-std::string shown(double value, const LayoutColumn& column) {
+}  // namespace
+
+std::string column_text(double value, const LayoutColumn& column) {
   return fmt::format("{:.{}f}", value * column.scale, column.digits);
 }
 
@@ -264,16 +266,20 @@ std::string count_text(const OptInt& n) {
   return std::to_string(*n);
 }
 
-}  // namespace
-
 std::vector<CrossSource> model_sources(Store& store, const RunFilter& filter) {
-  std::vector<CrossSource> out;
-  std::map<int64_t, size_t> by_model;
+  std::vector<RunView> views;
   for (const RunListRow& row : store.list_runs(filter)) {
     if (row.status != "done" && row.status != "imported" && row.status != "partial") continue;
-    if (("," + row.tags + ",").find(",confirm,") != std::string::npos) continue;
-    RunView view = store.show_run(row.run);
-    const auto [at, fresh] = by_model.try_emplace(view.model.id * 1000 + view.run.sparse_id.value_or(0), out.size());
+    if (("," + row.tags + ",").find(",confirm,") == std::string::npos) views.push_back(store.show_run(row.run));
+  }
+  return model_sources(std::move(views));
+}
+
+std::vector<CrossSource> model_sources(std::vector<RunView> views) {
+  std::vector<CrossSource> out;
+  std::map<std::pair<int64_t, int64_t>, size_t> by_model;
+  for (RunView& view : views) {
+    const auto [at, fresh] = by_model.try_emplace({view.model.id, view.run.sparse_id.value_or(0)}, out.size());
     if (fresh) {
       std::string label = view.model.name;
       if (view.sparse) label += " " + view.sparse->label;
@@ -424,9 +430,11 @@ Table people_table(const CrossTable& table, bool intervals) {
         cells.emplace_back("–");
         continue;
       }
-      std::string text = shown(*cell.value, table.columns[c]) + (cell.best ? "*" : "") + (cell.comparable ? "" : "†");
+      std::string text =
+          column_text(*cell.value, table.columns[c]) + (cell.best ? "*" : "") + (cell.comparable ? "" : "†");
       if (intervals && cell.ci_low && cell.ci_high) {
-        text += fmt::format(" [{}, {}]", shown(*cell.ci_low, table.columns[c]), shown(*cell.ci_high, table.columns[c]));
+        text += fmt::format(" [{}, {}]", column_text(*cell.ci_low, table.columns[c]),
+                            column_text(*cell.ci_high, table.columns[c]));
       }
       if (intervals && cell.n > 0 && !table.columns[c].mean) text += fmt::format(" n={}", cell.n);
       cells.emplace_back(text);

@@ -49,6 +49,8 @@ struct CrossOptions {
 
 // A source for each model of the database that has a finished or imported run, its runs newest first.
 std::vector<CrossSource> model_sources(Store& store, const RunFilter& filter);
+// The same of runs at hand, newest first.
+std::vector<CrossSource> model_sources(std::vector<RunView> runs);
 // Columns for tasks by name; none given: every task that a source has, in order, members of groups left out.
 std::vector<LayoutColumn> task_columns(std::span<const CrossSource> sources, const std::vector<std::string>& tasks,
                                        const std::map<std::string, std::vector<std::string>>& groups);
@@ -61,6 +63,9 @@ Table layer_table(std::span<const CrossSource> sources);
 
 // A row a model with "53.41* [50.1, 56.7] n=570"; `intervals` false: values and marks alone.
 Table people_table(const CrossTable& table, bool intervals);
+// "53.41": a cell's figure as people_table shows it; "1.30B".
+std::string column_text(double value, const LayoutColumn& column);
+std::string count_text(const OptInt& n);
 // A row a cell, unrounded.
 Table long_table(const CrossTable& table);
 

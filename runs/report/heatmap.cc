@@ -51,6 +51,28 @@ HeatGrid make_grid(std::string title, std::string subtitle, std::span<const Grid
   return grid;
 }
 
+void align_axes(std::vector<HeatGrid>& grids) {
+  std::set<double> depths;
+  std::set<int64_t> lengths;
+  for (const HeatGrid& g : grids) {
+    depths.insert(g.depths.begin(), g.depths.end());
+    lengths.insert(g.lengths.begin(), g.lengths.end());
+  }
+  for (HeatGrid& g : grids) {
+    HeatGrid all{g.title, g.subtitle, {depths.begin(), depths.end()}, {lengths.begin(), lengths.end()}, {}};
+    all.cells.resize(all.depths.size() * all.lengths.size());
+    for (size_t r = 0; r < g.depths.size(); ++r) {
+      const auto row = std::lower_bound(all.depths.begin(), all.depths.end(), g.depths[r]) - all.depths.begin();
+      for (size_t c = 0; c < g.lengths.size(); ++c) {
+        const auto column =
+            std::lower_bound(all.lengths.begin(), all.lengths.end(), g.lengths[c]) - all.lengths.begin();
+        all.at(static_cast<size_t>(row), static_cast<size_t>(column)) = g.at(r, c);
+      }
+    }
+    g = std::move(all);
+  }
+}
+
 HeatGrid difference(const HeatGrid& base, const HeatGrid& candidate) {
   HeatGrid out{candidate.title + " \u2212 " + base.title, "", {}, {}, {}};
   std::set<double> depths(base.depths.begin(), base.depths.end());

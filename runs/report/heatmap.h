@@ -35,6 +35,8 @@ struct HeatGrid {
 
 // Cells without a length or depth are left out. Throws: usage when none is left (the task has no such grid).
 HeatGrid make_grid(std::string title, std::string subtitle, std::span<const GridCell> cells);
+// Gives all the same lengths and depths; cells that a grid lacks are empty.
+void align_axes(std::vector<HeatGrid>& grids);
 // candidate − base, on the cells that both have.
 HeatGrid difference(const HeatGrid& base, const HeatGrid& candidate);
 // Means over samples (cells weighted by n), so that they equal the task's aggregates; empty where no cell has a value.
@@ -50,6 +52,10 @@ struct HeatOptions {
   Theme theme = Theme::cividis;
   bool is_difference = false;
   std::string heading = {};  // over several grids
+  // Not empty: a part of a page, which has the style sheet. Ids begin with it, cells are smaller and can be walked
+  // through by keyboard (g.cell with data-r and data-c), and there is no bar of colours and no legend: the page says
+  // once what cells mean.
+  std::string page_id = {};
 };
 
 // Requires: at least one grid with at least one cell.

@@ -17,13 +17,27 @@ constexpr double kBand = 8;         // the cross-hatched strip of a cell with so
 constexpr double kMaxWidth = 1600;  // panels go on in the next row
 constexpr int64_t kFew = 5;         // samples below which a cell is outlined
 
-constexpr std::string_view kDefs = R"(<defs>
-<pattern id="hay-hatch" width="7" height="7" patternUnits="userSpaceOnUse"><rect class="none" width="7" height="7"/><path class="line" d="M-1 1L1 -1M0 7L7 0M6 8L8 6"/></pattern>
-<pattern id="hay-cross" width="6" height="6" patternUnits="userSpaceOnUse"><rect class="none" width="6" height="6"/><path class="dark" d="M0 6L6 0M0 0L6 6"/></pattern>
-</defs>
-<style>.page{fill:#ffffff}.ink{fill:#1b1b1b}.soft{fill:#555555}.none{fill:#f1f1f1}.line{stroke:#b4b4b4;fill:none}.dark{stroke:#6a6a6a;fill:none}.edge{stroke:#c4c4c4;fill:none}.mark{stroke:#000000;fill:none}
+constexpr std::string_view kStyle =
+    R"(<style>.page{fill:#ffffff}.ink{fill:#1b1b1b}.soft{fill:#555555}.none{fill:#f1f1f1}.line{stroke:#b4b4b4;fill:none}.dark{stroke:#6a6a6a;fill:none}.edge{stroke:#c4c4c4;fill:none}.mark{stroke:#000000;fill:none}
 @media (prefers-color-scheme:dark){.page{fill:#15181d}.ink{fill:#e8e8e8}.soft{fill:#b0b0b0}.none{fill:#262a31}.line{stroke:#555b66}.dark{stroke:#9aa0aa}.edge{stroke:#444a54}.mark{stroke:#ffffff}}</style>
 )";
+
+std::string id_of(const HeatOptions& o, const char* what) {
+  return (o.page_id.empty() ? "hay" : o.page_id) + "-" + what;
+}
+
+std::string pattern_fill(const HeatOptions& o, const char* what) {
+  return "fill=\"url(#" + id_of(o, what) + ")\"";
+}
+
+std::string definitions(const HeatOptions& o) {
+  return fmt::format(
+      "<defs>\n<pattern id=\"{}\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\"><rect class=\"none\" "
+      "width=\"7\" height=\"7\"/><path class=\"line\" d=\"M-1 1L1 -1M0 7L7 0M6 8L8 6\"/></pattern>\n"
+      "<pattern id=\"{}\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><rect class=\"none\" width=\"6\" "
+      "height=\"6\"/><path class=\"dark\" d=\"M0 6L6 0M0 0L6 6\"/></pattern>\n</defs>\n{}",
+      id_of(o, "hatch"), id_of(o, "cross"), o.page_id.empty() ? kStyle : "");
+}
 
 // What all panels share: axes, sizes, colours.
 struct Layout {
@@ -58,6 +72,17 @@ std::optional<int64_t> common_n(const HeatGrid& grid) {
   return n;
 }
 
+// "n = 10 per cell"; where cells differ and do not say it themselves, "n = 5 to 6 per cell".
+std::string count_label(const HeatGrid& grid, bool always) {
+  if (const auto n = common_n(grid)) return fmt::format("n = {} per cell", *n);
+  int64_t least = 0, most = 0;
+  for (const HeatCell& c : grid.cells) {
+    if (c.n > 0) least = least == 0 ? c.n : std::min(least, c.n);
+    most = std::max(most, c.n);
+  }
+  return always && most > 0 ? fmt::format("n = {} to {} per cell", least, most) : "";
+}
+
 std::string depth_label(double depth) {
   return fmt::format("{:g}", depth);
 }
@@ -76,7 +101,7 @@ Colour cell_colour(double v, const HeatOptions& o) {
   return sequential((v - o.low) / (o.high - o.low), o.theme);
 }
 
-Layout make_layout(std::span<const HeatGrid> grids) {
+Layout make_layout(std::span<const HeatGrid> grids, bool in_page) {
   Layout l;
   std::set<double> depths;
   std::set<int64_t> lengths;
@@ -91,6 +116,10 @@ Layout make_layout(std::span<const HeatGrid> grids) {
   l.lengths.assign(lengths.begin(), lengths.end());
   l.cell_h = l.depths.size() <= 12 ? 30 : l.depths.size() <= 22 ? 25 : 22;
   l.cell_w = l.varying_n ? 88 : l.lengths.size() <= 6 ? 72 : l.lengths.size() <= 10 ? 62 : 56;
+  if (in_page) {
+    l.cell_w = 46;
+    l.varying_n = false;  // no room: the panel's title says from where to where
+  }
   double label = text_width("mean", 12);
   for (const double d : l.depths) label = std::max(label, text_width(depth_label(d), 12));
   l.left = label + 34;
@@ -129,13 +158,13 @@ std::string draw_cell(const Layout& l, double x, double y, const HeatCell* c, co
   const double w = l.cell_w - 1, h = l.cell_h - 1;
   if (c == nullptr || !c->value) {
     const bool failed = c != nullptr && c->n_failed > 0;
-    return rect(x, y, w, h, failed ? "fill=\"url(#hay-cross)\"" : "fill=\"url(#hay-hatch)\"");
+    return rect(x, y, w, h, pattern_fill(o, failed ? "cross" : "hatch"));
   }
   const Colour background = cell_colour(*c->value, o), ink = text_on(background);
   const std::string ink_css = css(ink);
   std::string out = rect(x, y, w, h, fmt::format("fill=\"{}\"", css(background)));
   const bool flawed = c->n_failed > 0 || c->n_truncated > 0;
-  if (flawed) out += rect(x, y, kBand, h, "fill=\"url(#hay-cross)\"");
+  if (flawed) out += rect(x, y, kBand, h, pattern_fill(o, "cross"));
   if (c->n < kFew)
     out += rect(x + 1.5, y + 1.5, w - 3, h - 3,
                 fmt::format("fill=\"none\" stroke=\"{}\" stroke-dasharray=\"1.5 2.5\"", ink_css));
@@ -149,7 +178,7 @@ std::string draw_cell(const Layout& l, double x, double y, const HeatCell* c, co
 }
 
 std::string draw_mean(const Layout& l, double x, double y, std::optional<double> v, const HeatOptions& o) {
-  if (!v) return rect(x, y, l.cell_w - 1, l.cell_h - 1, "fill=\"url(#hay-hatch)\"");
+  if (!v) return rect(x, y, l.cell_w - 1, l.cell_h - 1, pattern_fill(o, "hatch"));
   const Colour background = cell_colour(*v, o);
   const std::string ink = css(text_on(background));
   return rect(x, y, l.cell_w - 1, l.cell_h - 1, fmt::format("fill=\"{}\"", css(background))) +
@@ -167,7 +196,7 @@ std::string draw_titles(const Layout& l, double x, double y, const HeatGrid& gri
   }
   std::string facts;
   if (const auto mean = grid_mean(grid)) facts = fmt::format("mean {} {}", o.metric, value_label(*mean, o));
-  if (const auto n = common_n(grid)) facts += fmt::format("{}n = {} per cell", facts.empty() ? "" : ", ", *n);
+  if (const std::string n = count_label(grid, !o.page_id.empty()); !n.empty()) facts += (facts.empty() ? "" : ", ") + n;
   return out + svg_text(x + l.left, line, shorten(facts, room, 12), {12, "start", "soft"});
 }
 
@@ -179,7 +208,8 @@ std::string draw_panel(const Layout& l, double x, double y, const HeatGrid& grid
     out += svg_text(gx - 8, cy + l.cell_h / 2 + 4, depth_label(l.depths[r]), {12, "end", "ink"});
     for (size_t c = 0; c < l.lengths.size(); ++c) {
       const HeatCell* cell = find_cell(grid, l.depths[r], l.lengths[c]);
-      out += "<g><title>" + xml_text(tooltip(grid, cell, l.depths[r], l.lengths[c], o)) + "</title>" +
+      out += (o.page_id.empty() ? "<g>" : fmt::format("<g class=\"cell\" data-r=\"{}\" data-c=\"{}\">", r, c)) +
+             "<title>" + xml_text(tooltip(grid, cell, l.depths[r], l.lengths[c], o)) + "</title>" +
              draw_cell(l, gx + static_cast<double>(c) * l.cell_w, cy, cell, o) + "</g>\n";
     }
     const auto own = std::find(grid.depths.begin(), grid.depths.end(), l.depths[r]);
@@ -244,17 +274,17 @@ Marks marks_of(std::span<const HeatGrid> grids, const Layout& l) {
   return m;
 }
 
-std::string draw_legend(double x, double y, const Marks& m, double& width) {
+std::string draw_legend(double x, double y, const Marks& m, const HeatOptions& o, double& width) {
   std::string out;
   const auto item = [&](bool used, std::string_view box, std::string_view text) {
     if (!used) return;
     out += rect(x, y, 24, 14, box) + svg_text(x + 30, y + 11.5, text, {12, "start", "soft"});
     x += 30 + text_width(text, 12) + 18;
   };
-  item(m.missing, "fill=\"url(#hay-hatch)\"", "not run");
-  item(m.failed, "fill=\"url(#hay-cross)\"", "all failed");
+  item(m.missing, pattern_fill(o, "hatch"), "not run");
+  item(m.failed, pattern_fill(o, "cross"), "all failed");
   if (m.partly) {
-    out += rect(x, y, kBand, 14, "fill=\"url(#hay-cross)\"");
+    out += rect(x, y, kBand, 14, pattern_fill(o, "cross"));
     item(true, "class=\"edge\"", "some failed or cut");
   }
   item(m.few, "class=\"mark\" stroke-dasharray=\"1.5 2.5\"", fmt::format("fewer than {} samples", kFew));
@@ -268,7 +298,7 @@ std::string draw_legend(double x, double y, const Marks& m, double& width) {
 std::string heatmap_svg(std::span<const HeatGrid> grids, const HeatOptions& o) {
   HAY_CHECK(!grids.empty() && o.high > o.low);
   for (const HeatGrid& g : grids) HAY_CHECK(!g.cells.empty() && g.cells.size() == g.depths.size() * g.lengths.size());
-  const Layout l = make_layout(grids);
+  const Layout l = make_layout(grids, !o.page_id.empty());
   const auto columns = std::clamp<size_t>(static_cast<size_t>(kMaxWidth / l.panel_w), 1, grids.size());
   const size_t rows = (grids.size() + columns - 1) / columns;
   const double head = o.heading.empty() ? 8 : 40;
@@ -276,8 +306,8 @@ std::string heatmap_svg(std::span<const HeatGrid> grids, const HeatOptions& o) {
   const double legend_y = head + static_cast<double>(rows) * l.panel_h + 4;
   const Marks m = marks_of(grids, l);
   double legend_w = 0;
-  const std::string legend = draw_legend(8 + l.left, legend_y, m, legend_w);
-  const double width = std::max(bar_x + 20 + text_width("+0.00", 12) + 12, legend_w);
+  const std::string legend = o.page_id.empty() ? draw_legend(8 + l.left, legend_y, m, o, legend_w) : "";
+  const double width = std::max(o.page_id.empty() ? bar_x + 20 + text_width("+0.00", 12) + 12 : bar_x, legend_w);
   const double height = legend_y + (legend.empty() ? 6 : 26);
 
   const std::string name = o.heading.empty() ? (grids.size() == 1 ? grids[0].title : "Heatmaps") : o.heading;
@@ -285,17 +315,17 @@ std::string heatmap_svg(std::span<const HeatGrid> grids, const HeatOptions& o) {
   for (const HeatGrid& g : grids) description += (grids.size() > 1 ? g.title + ": " : "") + finding(g, o.metric) + " ";
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
-      "aria-labelledby=\"hay-title hay-desc\" {2}>\n<title id=\"hay-title\">{3}</title>\n<desc "
-      "id=\"hay-desc\">{4}</desc>\n{5}",
+      "aria-labelledby=\"{6} {7}\" {2}>\n<title id=\"{6}\">{3}</title>\n<desc id=\"{7}\">{4}</desc>\n{5}",
       coordinate(width), coordinate(height), kSvgFont,
-      xml_text(name + ", " + o.metric + " by context length and needle depth"), xml_text(description), kDefs);
+      xml_text(name + ", " + o.metric + " by context length and needle depth"), xml_text(description), definitions(o),
+      id_of(o, "title"), id_of(o, "desc"));
   out += rect(0, 0, width, height, "class=\"page\"");
   if (!o.heading.empty())
     out += svg_text(8 + l.left, 27, shorten(o.heading, width - l.left - 16, 18), {18, "start", "ink", nullptr, true});
   for (size_t i = 0; i < grids.size(); ++i)
     out += draw_panel(l, 8 + static_cast<double>(i % columns) * l.panel_w,
                       head + static_cast<double>(i / columns) * l.panel_h, grids[i], o);
-  out += draw_colour_bar(bar_x, head + l.top, std::max(l.grid_h(), 60.0), o);
+  if (o.page_id.empty()) out += draw_colour_bar(bar_x, head + l.top, std::max(l.grid_h(), 60.0), o);
   return out + legend + "</svg>\n";
 }
 

@@ -5,6 +5,19 @@
 #include "base/utf8.h"
 
 namespace hayfork::runs {
+namespace {
+
+// What changes the direction of text or ends a line without being seen: shown by its number.
+bool is_steering(char32_t c) {
+  return c == 0x61C || c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+}
+
+// XML 1.0 has no other control characters, and no U+FFFE or U+FFFF.
+bool is_no_text(char32_t c) {
+  return (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7F && c < 0xA0) || c == 0xFFFE || c == 0xFFFF;
+}
+
+}  // namespace
 
 std::string xml_text(std::string_view text) {
   std::string out;
@@ -28,12 +41,10 @@ std::string xml_text(std::string_view text) {
         out += "&#39;";
         break;
       default:
-        // XML 1.0 has no other control characters, and no U+FFFE or U+FFFF.
-        if ((c.code_point < 0x20 && c.code_point != '\n' && c.code_point != '\t') || c.code_point == 0x7F ||
-            c.code_point == 0xFFFE || c.code_point == 0xFFFF)
-          append_utf8(out, 0xFFFD);
+        if (is_steering(c.code_point))
+          out += fmt::format("\u27E8U+{:04X}\u27E9", static_cast<uint32_t>(c.code_point));
         else
-          append_utf8(out, c.code_point);
+          append_utf8(out, is_no_text(c.code_point) ? 0xFFFD : c.code_point);
     }
   }
   return out;

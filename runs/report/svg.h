@@ -6,7 +6,8 @@
 
 namespace hayfork::runs {
 
-// For text and for attribute values: & < > " ' escaped, control characters and invalid UTF-8 replaced by U+FFFD.
+// For text and for attribute values: & < > " ' escaped, control characters and invalid UTF-8 replaced by U+FFFD; what
+// changes the direction of text or breaks lines unseen is shown by its number: "⟨U+202E⟩".
 std::string xml_text(std::string_view text);
 // At most two decimals, no trailing zeros, never "-0".
 std::string coordinate(double value);
