@@ -45,6 +45,7 @@ find_package(ZLIB REQUIRED)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(RSVG REQUIRED IMPORTED_TARGET librsvg-2.0)
+pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 
 # -Wno-restrict: false alarms of g++ 12 on std::string (GCC PR 105651). -ffp-contract=off: a fused multiply-add is written
 # where it is meant, so that a row's bits do not depend on how a loop was compiled.
@@ -126,10 +127,12 @@ function(hay_program name folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cc)
   list(FILTER sources EXCLUDE REGEX ".*/main\\.cc$")
   add_library(hay_cli STATIC ${sources})  # everything but main, so that tests can call it
-  target_link_libraries(hay_cli PUBLIC hay_options CLI11::CLI11 yaml-cpp)
+  target_link_libraries(hay_cli PUBLIC hay_options CLI11::CLI11 yaml-cpp $<LINK_ONLY:PkgConfig::HTTPLIB>)
   foreach(dep ${ARGN})
     target_link_libraries(hay_cli PUBLIC hay_${dep})
   endforeach()
+  # The library's own definitions, which change its structures, for the one source that includes it.
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/${folder}/http_server.cc PROPERTIES COMPILE_OPTIONS "${HTTPLIB_CFLAGS_OTHER}")
   add_executable(${name} ${CMAKE_SOURCE_DIR}/${folder}/main.cc)
   target_link_libraries(${name} PRIVATE hay_cli)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)

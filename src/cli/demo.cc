@@ -9,6 +9,7 @@
 #include "cli/execute.h"
 #include "cli/grid_view.h"
 #include "cli/output.h"
+#include "cli/site_flags.h"
 #include "cli/verbs.h"
 #include "runs/report/cross_table.h"
 
@@ -73,6 +74,14 @@ void write_pictures(const fs::path& stem, const std::vector<runs::HeatGrid>& gri
   const std::string svg = runs::heatmap_svg(grids, how);
   write_file_atomically(stem.string() + ".svg", svg);
   write_file_atomically(stem.string() + ".png", runs::svg_to_png(svg));
+}
+
+// Every run of the database as pages in one file.
+std::string write_report(const fs::path& out) {
+  runs::Store store = runs::Store::open(out / "runs.db", runs::OpenMode::read_only);
+  const fs::path file = out / "report.html";
+  write_file_atomically(file, runs::Site(store, site_options(store, {})).single_file());
+  return file.string();
 }
 
 // The loss alone, of checkpoints that differ in size and training.
@@ -200,19 +209,20 @@ int run(const DemoOptions& options, Console& console) {
                 {.where = source.string()});
   show_all(all, store, options, console);
   store.close();
+  const std::string report = write_report(out);
   console.out(
       "\nWhat to look at: the needle's depth runs down, the context's length to the right; a bright cell means "
       "found. which_number and questions ask for a number told anywhere in a text, endings and corpus_loss need "
       "no far context.\n");
   for (const Shown& shown : all) console.out("  " + what_it_shows(shown) + "\n");
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  console.out(
-      fmt::format("\n{0}  pictures {1}  (in {2})\nnext  hayfork list runs --db {0}\n      hayfork show {3} --db {0}\n"
-                  "      hayfork table --db {0}\n"
-                  "      hayfork run --model M --tasks niah --lengths 512-4k*2 --depths 0-100+10\n"
-                  "      hayfork run --model M --tasks {4}\n",
-                  (out / "runs.db").string(), (out / "niah-all.png").string(), format_duration(seconds),
-                  all.front().run_id, (source / "tasks" / "which_number.yaml").string()));
+  console.out(fmt::format(
+      "\n{0}  pictures {1}  report {5}  (in {2})\nnext  hayfork list runs --db {0}\n      hayfork show {3} --db {0}\n"
+      "      hayfork table --db {0}\n"
+      "      hayfork run --model M --tasks niah --lengths 512-4k*2 --depths 0-100+10\n"
+      "      hayfork run --model M --tasks {4}\n",
+      (out / "runs.db").string(), (out / "niah-all.png").string(), format_duration(seconds), all.front().run_id,
+      (source / "tasks" / "which_number.yaml").string(), report));
   return 0;
 }
 
@@ -220,7 +230,7 @@ int run(const DemoOptions& options, Console& console) {
 
 Action declare_demo(Flags& flags) {
   auto options = std::make_shared<DemoOptions>();
-  flags.text("out", options->out, "DIR", "Folder for runs.db and the pictures.").kind = "dir";
+  flags.text("out", options->out, "DIR", "Folder for runs.db, the pictures and the report.").kind = "dir";
   flags.toggle("full", options->full,
                "A finer grid to 4,096 tokens, all documents, and the loss of models by size and training.");
   flags.count("threads", options->threads, "N", "Threads. Default: every core this process may use.");

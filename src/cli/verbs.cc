@@ -1,5 +1,7 @@
 #include "cli/verbs.h"
 
+#include "cli/site_flags.h"
+
 namespace hayfork::cli {
 namespace {
 
@@ -17,7 +19,8 @@ const std::vector<Command>& table() {
        "evaluate the shipped checkpoints on the CPU and draw their heatmaps",
        "Runs needle-in-a-haystack grids and the zoo's own documents (demo/tasks, demo/data) on the demo checkpoints, "
        "stores every sample in OUT/runs.db, writes one heatmap a model and one with all side by side (SVG and PNG), "
-       "compares the models in a table, and tells what to look at. Needs no network, no GPU and no configuration.",
+       "compares the models in a table, writes the report of all runs (OUT/report.html), and tells what to look at. "
+       "Needs no network, no GPU and no configuration.",
        {"hayfork demo", "hayfork demo --full --out /tmp/hayfork-demo"},
        declare_demo},
       {"doctor",
@@ -112,6 +115,22 @@ const std::vector<Command>& table() {
        {"hayfork heatmap @last", "hayfork heatmap r7f3k r7e0a --by model -o niah.svg"},
        declare_heatmap},
 
+      {"report",
+       kLook,
+       "results as web pages for a colleague: no server, no network, one file when small",
+       "Overview of models × tasks, needle heatmaps, curves over length, differences from a baseline, scaling, "
+       "timeline, "
+       "searches, and a page a run with its provenance and samples. Everything lies in the files; they need no "
+       "JavaScript to be read. The same database and flags give the same bytes (docs/report.md).",
+       {"hayfork report", "hayfork report -o site --filter series=scaling --baseline @main"},
+       declare_report},
+      {"serve",
+       kLook,
+       "the same pages from the database as it is now, for this machine's browser",
+       "Listens on 127.0.0.1 alone, only reads the database, and refuses requests that another site's page sends. "
+       "--expose makes it reachable from elsewhere, behind a token.",
+       {"hayfork serve", "hayfork serve --port 0 --filter tag=nightly"},
+       declare_serve},
       {"compare",
        kLook,
        "what changed between runs, and whether it is more than luck",

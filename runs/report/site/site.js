@@ -12,6 +12,11 @@
     return e;
   }
 
+  function chosen(tool, act) {  // some browsers send one of these, some the other
+    tool.addEventListener("input", act);
+    tool.addEventListener("change", act);
+  }
+
   // ---- One file: a page at a time ----
   function paging() {
     var pages = all("section.page");
@@ -67,7 +72,7 @@
     all("[data-find],[data-pick]").forEach(function (tool) {
       var id = tool.dataset.find || tool.dataset.pick;
       (tables[id] = tables[id] || []).push(tool);
-      tool.addEventListener("input", function () {
+      chosen(tool, function () {
         all("tbody tr", document.getElementById(id)).forEach(function (row) {
           row.hidden = !tables[id].every(function (t) {
             if (t.dataset.pick) return !t.value || row.dataset.arch === t.value;
@@ -201,7 +206,7 @@
       });
       count.textContent = visible().length + " of " + articles.length;
     }
-    all("select[data-by]", tools).forEach(function (s) { s.addEventListener("input", filter); });
+    all("select[data-by]", tools).forEach(function (s) { chosen(s, filter); });
     var box = tools.querySelector("[data-diff]");
     function marks() { articles.forEach(function (a) { mark(a, box.checked); }); }
     if (box) { box.addEventListener("input", marks); marks(); }
