@@ -11,6 +11,17 @@ namespace hayfork::runs {
 namespace {
 
 constexpr int64_t kGates = 12;
+constexpr int64_t kMostSamples = 200'000;  // read for the tests behind the best marks; a page comes in about a second
+
+int64_t n_samples(const std::vector<CrossSource>& models) {
+  int64_t n = 0;
+  for (const CrossSource& model : models) {
+    for (const RunView& run : model.runs) {
+      for (const RunTaskView& task : run.tasks) n += task.row.n_done;
+    }
+  }
+  return n;
+}
 
 void find_tool(Html& html, const std::string& table, const std::string& label) {
   html.open("label");
@@ -58,6 +69,7 @@ void models_by_tasks(PageContext& page, Html& html) {
   html.element("h2", "Models × tasks");
   CrossOptions options;
   options.groups = page.options.groups;
+  options.best = n_samples(page.models) <= kMostSamples;
   CrossTable table = cross_table(page.store, page.models, task_columns(page.models, {}, options.groups), options);
   if (table.columns.empty())
     return empty_state(html, "No run has finished yet.", "hayfork run --model DIR --tasks niah");
@@ -96,6 +108,10 @@ void models_by_tasks(PageContext& page, Html& html) {
   html.close();
   html.close();
   html.close();
+  if (!options.best)
+    html.element("p", {{"class", "note"}},
+                 fmt::format("The best of a column is not marked here: more than {} samples. hayfork table does it.",
+                             format_count(kMostSamples)));
   for (const std::string& note : table.notes) html.element("p", {{"class", "note"}}, note);
   html.element("p", {{"class", "note"}},
                "Shares in percent; below each its 95 % interval and number of samples. – not run.");
