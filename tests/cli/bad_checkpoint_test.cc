@@ -22,11 +22,6 @@ using ::testing::HasSubstr;
 
 class BadCheckpointTest : public test::BadInputTest {
  protected:
-  ProcessResult nll(const std::string& model, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {"probe", "nll", "--model", path(model), "--requests", "-", "--threads", "1"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments, R"({"tokens":[3,4,5,6]})");
-  }
   TinyCheckpoint& good() { return checkpoint_; }
   // The checkpoint as it stands now, under `name`.
   void save(const std::string& name, int n_shards = 1) {

@@ -26,9 +26,7 @@ class BadConfigTest : public test::BadInputTest {
   // The tiny model with this text as its config.json.
   ProcessResult with_config(const std::string& text, const std::vector<std::string>& more = {}) const {
     write("m/config.json", text);
-    std::vector<std::string> arguments = {"probe", "nll", "--model", path("m"), "--requests", "-", "--threads", "1"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run(arguments, R"({"tokens":[3,4,5,6]})");
+    return nll("m", more);
   }
   ProcessResult with(const std::string& key, const json& value, const std::vector<std::string>& more = {}) const {
     json config = checkpoint_.config;

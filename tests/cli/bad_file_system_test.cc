@@ -38,10 +38,9 @@ class BadFileSystemTest : public test::BadInputTest {
   }
   ProcessResult odd_run(const std::string& manner) const {
     return odd(manner, manner.starts_with("nfs") ? folder_.path().string() : "runs.db",
-               {"run", "--model", model(), "--tasks", "niah", "--lengths", "256", "--depths", "0,100", "--samples", "1",
+               {"run", "--model", demo(), "--tasks", "niah", "--lengths", "256", "--depths", "0,100", "--samples", "1",
                 "--threads", "1", "--db", path("runs.db")});
   }
-  std::string model() const { return (test::source_dir() / "demo" / "full").string(); }
 };
 
 TEST_F(BadFileSystemTest, ANetworkFileSystemIsWarnedOfAndUsed) {
@@ -57,7 +56,7 @@ TEST_F(BadFileSystemTest, WithoutSharedMemoryARollbackJournalIsUsed) {
   for (const char* before : {"no file", "its own", "of a local disk"}) {
     SCOPED_TRACE(before);
     if (before == std::string("of a local disk")) {
-      ASSERT_EQ(run_niah(model()).status, 0);  // leaves it in WAL mode
+      ASSERT_EQ(niah().status, 0);  // leaves it in WAL mode
     }
     const ProcessResult result = odd_run("no-map");
     EXPECT_EQ(result.status, 0) << result.err;
@@ -73,7 +72,7 @@ TEST_F(BadFileSystemTest, WithoutLocksNothingIsWritten) {
     fs::remove(path("runs.db"));
     expect_error(odd_run(manner), 6, {"runs.db", "gives no locks", "local disk"});
     EXPECT_FALSE(fs::exists(path("runs.db")));
-    ASSERT_EQ(run_niah(model()).status, 0);
+    ASSERT_EQ(niah().status, 0);
     const std::string before = read("runs.db");
     const auto start = std::chrono::steady_clock::now();
     expect_error(odd_run(manner), 6, {"runs.db", "gives no locks"});
@@ -86,21 +85,21 @@ TEST_F(BadFileSystemTest, WithoutLocksNothingIsWritten) {
 }
 
 TEST_F(BadFileSystemTest, AFlushThatFailsEndsTheRun) {
-  ASSERT_EQ(run_niah(model()).status, 0);
+  ASSERT_EQ(niah().status, 0);
   expect_error(odd_run("no-fsync"), 6, {"runs.db"});
   expect_intact();
   EXPECT_EQ(run({"show", "@last", "--db", path("runs.db")}).status, 0);
-  EXPECT_EQ(run_niah(model()).status, 0);
+  EXPECT_EQ(niah().status, 0);
   expect_intact();
 }
 
 TEST_F(BadFileSystemTest, WeightsThatCannotBeMapped) {
-  const std::vector<std::string> probe = {"probe", "nll", "--model", model(), "--requests", "-", "--threads", "1"};
+  const std::vector<std::string> probe = {"probe", "nll", "--model", demo(), "--requests", "-", "--threads", "1"};
   expect_error(odd("no-map", "model.safetensors", probe, R"({"tokens":[3,4,5,6]})"), 7, {"model.safetensors", "copy"});
 }
 
 TEST_F(BadFileSystemTest, OutputsThatCannotBeFlushed) {
-  ASSERT_EQ(run_niah(model()).status, 0);
+  ASSERT_EQ(niah().status, 0);
   expect_error(odd("no-fsync", "map.svg", {"heatmap", "@last", "--db", path("runs.db"), "-o", path("map.svg")}), 6,
                {"map.svg"});
   EXPECT_FALSE(fs::exists(path("map.svg")));

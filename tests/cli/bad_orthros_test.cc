@@ -25,8 +25,7 @@ class BadOrthrosTest : public test::BadInputTest {
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
     checkpoint.write(folder);
-    return run({"probe", "nll", "--model", folder.string(), "--requests", "-", "--threads", "1"},
-               R"({"tokens":[3,4,5,6]})");
+    return BadInputTest::nll("m");
   }
   // The good one with a key of its block changed.
   ProcessResult with(const std::string& key, const json& value) const {

@@ -2,7 +2,6 @@
 // database whole.
 #include <fcntl.h>
 #include <sys/mount.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -23,17 +22,13 @@ using test::ProcessOptions;
 using test::ProcessResult;
 using ::testing::HasSubstr;
 
-constexpr uint32_t kNobody = 65534;
-
 class BadOutputTest : public test::BadInputTest {
  protected:
-  std::string model() const { return (test::source_dir() / "demo" / "full").string(); }
-  ProcessResult niah(const std::vector<std::string>& more = {}) const { return run_niah(model(), more); }
   ProcessResult shell(const std::string& command) const {
     ProcessOptions options;
     options.cwd = folder_.path();
     options.environment["HAYFORK"] = test::binary().string();
-    options.environment["MODEL"] = model();
+    options.environment["MODEL"] = demo();
     return test::run_process("/bin/sh", {"-c", command}, options);
   }
 };
@@ -51,7 +46,7 @@ TEST_F(BadOutputTest, PathsThatAreNoDatabase) {
     SCOPED_TRACE(name);
     const bool file = fs::is_regular_file(path(name));
     const std::string before = file ? read(name) : "";
-    expect_error(run({"run", "--model", model(), "--tasks", "niah", "--lengths", "128", "--depths", "0", "--samples",
+    expect_error(run({"run", "--model", demo(), "--tasks", "niah", "--lengths", "128", "--depths", "0", "--samples",
                       "1", "--db", name}),
                  6, {name});
     expect_error(run({"list", "runs", "--db", name}), 6, {name});
@@ -73,9 +68,8 @@ TEST_F(BadOutputTest, AReadOnlyFolderIsSaid) {
   fs::permissions(path("runs.db"), fs::perms::all);
   fs::permissions(folder_.path(),
                   fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec);
-  ProcessOptions options;
-  if (::geteuid() == 0) options.user = kNobody;
-  expect_error(test::hayfork({"run", "--model", model(), "--tasks", "niah", "--lengths", "128", "--depths", "0",
+  const ProcessOptions options = test::as_user();
+  expect_error(test::hayfork({"run", "--model", demo(), "--tasks", "niah", "--lengths", "128", "--depths", "0",
                               "--samples", "1", "--db", path("runs.db")},
                              options),
                6, {"runs.db"});
@@ -151,7 +145,7 @@ TEST_F(BadOutputTest, FullAndClosedOutputs) {
     expect_error(result, result.status, {});
   }
   write("requests.jsonl", R"({"tokens":[7,8]})");
-  expect_error(run({"probe", "nll", "--model", model(), "--requests", "requests.jsonl", "--stats", "no/such/file"}), 6,
+  expect_error(run({"probe", "nll", "--model", demo(), "--requests", "requests.jsonl", "--stats", "no/such/file"}), 6,
                {"no/such/file"});
   const ProcessResult full = shell("\"$HAYFORK\" probe nll --model \"$MODEL\" --requests requests.jsonl >/dev/full");
   expect_error(full, 6, {"standard output"});
@@ -166,7 +160,7 @@ TEST_F(BadOutputTest, ADiskThatFillsAtAnyMoment) {
     GTEST_SKIP() << "needs the right to mount a tmpfs";
   }
   const std::vector<std::string> grid = {"--lengths", "128",           "--depths", "0,50,100", "--samples", "3",
-                                         "--db",      "small/runs.db", "--tasks",  "niah",     "--model",   model()};
+                                         "--db",      "small/runs.db", "--tasks",  "niah",     "--model",   demo()};
   const auto command = [&](const std::vector<std::string>& words) {
     std::vector<std::string> all = words;
     all.insert(all.end(), grid.begin(), grid.end());
@@ -225,7 +219,7 @@ TEST_F(BadOutputTest, TwoRunsIntoOneDatabase) {
 TEST_F(BadOutputTest, CachesOutOfReachCostTimeNotTheRun) {
   ProcessOptions options;
   options.cwd = folder_.path();
-  const std::vector<std::string> words = {"run",      "--model", model(),     "--tasks", "niah", "--lengths",    "128",
+  const std::vector<std::string> words = {"run",      "--model", demo(),      "--tasks", "niah", "--lengths",    "128",
                                           "--depths", "0",       "--samples", "1",       "--db", path("runs.db")};
   write("cachefile", "no folder");
   write("cache2/digests.txt", std::string("\0garbage\n", 9) + std::string(1000, 'x'));

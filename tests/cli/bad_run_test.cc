@@ -1,6 +1,5 @@
 // Runs that ask for what cannot be: one error before anything is computed, and no database left half made.
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 
@@ -17,13 +16,7 @@ using test::ProcessOptions;
 using test::ProcessResult;
 using ::testing::HasSubstr;
 
-constexpr uint32_t kNobody = 65534;
-
-class BadRunTest : public test::BadInputTest {
- protected:
-  std::string model() const { return (test::source_dir() / "demo" / "full").string(); }
-  ProcessResult niah(const std::vector<std::string>& more) const { return run_niah(model(), more); }
-};
+class BadRunTest : public test::BadInputTest {};
 
 TEST_F(BadRunTest, LengthsAndDepths) {
   expect_error(niah({"--lengths", "8192"}), 2, {"4608", "8192", "--allow-beyond-window"});
@@ -83,11 +76,11 @@ TEST_F(BadRunTest, NamesThatNobodyKnows) {
   expect_error(niah({"--ignore-config-key"}), 2, {"--ignore-config-key"});
   for (const char* task : {"nonsense", "", ",", "@nonsense", "@", "niah,nonsense", "../niah"}) {
     SCOPED_TRACE(task);
-    expect_error(run({"run", "--model", model(), "--tasks", task, "--db", path("t.db")}), 2, {"task"});
+    expect_error(run({"run", "--model", demo(), "--tasks", task, "--db", path("t.db")}), 2, {"task"});
   }
-  expect_error(run({"rnu", "--model", model()}), 2, {"rnu", "run"});
+  expect_error(run({"rnu", "--model", demo()}), 2, {"rnu", "run"});
   expect_error(run({"run", "--tasks", "niah"}), 2, {"--model"});
-  expect_error(run({"run", "--model", model()}), 2, {"--tasks"});
+  expect_error(run({"run", "--model", demo()}), 2, {"--tasks"});
   expect_error(run({""}), 2, {});
 }
 
@@ -127,9 +120,8 @@ TEST_F(BadRunTest, ModelsThatAreNotThere) {
 TEST_F(BadRunTest, FilesWithoutPermission) {
   const std::string copy = copy_of_demo("demo");
   fs::permissions(folder_.path(), fs::perms::all);
-  ProcessOptions options;
+  ProcessOptions options = test::as_user();
   options.cwd = folder_.path();
-  if (::geteuid() == 0) options.user = kNobody;
   for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", "hayfork.json",
                            "generation_config.json", "tokenizer_config.json"}) {
     SCOPED_TRACE(name);
@@ -151,7 +143,7 @@ TEST_F(BadRunTest, SettingsFiles) {
         "\t- x", "run: {lengths: abc}", "&a [*a]", "lengths: \"\xFF\""}) {
     SCOPED_TRACE(text);
     write("hayfork.yaml", text);
-    expect_error(run({"run", "--model", model(), "--tasks", "niah", "--dry-run"}), 2, {"hayfork.yaml"});
+    expect_error(run({"run", "--model", demo(), "--tasks", "niah", "--dry-run"}), 2, {"hayfork.yaml"});
   }
   std::string bomb = "a0: &a0 [x]\n";
   for (int i = 1; i < 40; ++i) {
@@ -159,9 +151,9 @@ TEST_F(BadRunTest, SettingsFiles) {
     bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + before + "," + before + "]\n";
   }
   write("hayfork.yaml", bomb);
-  expect_error(run({"run", "--model", model(), "--tasks", "niah", "--dry-run"}), 2, {"hayfork.yaml"});
+  expect_error(run({"run", "--model", demo(), "--tasks", "niah", "--dry-run"}), 2, {"hayfork.yaml"});
   write("hayfork.yaml", std::string(1 << 20, '['));
-  expect_error(run({"run", "--model", model(), "--tasks", "niah", "--dry-run"}), 2, {"hayfork.yaml"});
+  expect_error(run({"run", "--model", demo(), "--tasks", "niah", "--dry-run"}), 2, {"hayfork.yaml"});
 }
 
 }  // namespace

@@ -24,6 +24,8 @@ using ::testing::HasSubstr;
 const std::vector<std::string> kGrid = {"--tasks",  "niah",     "--lengths", "256,512",
                                         "--depths", "0,50,100", "--samples", "2"};
 
+constexpr const char* kBegun = "run r";  // the plan line: the run is in the database and its samples are next
+
 class RunTest : public ::testing::Test {
  protected:
   std::string model(const std::string& name = "full") const { return (test::source_dir() / "demo" / name).string(); }
@@ -137,7 +139,8 @@ TEST_F(RunTest, AStoppedRunGoesOnToTheSameEnd) {
   ASSERT_EQ(run({}, grid).status, 0);
   const std::string wanted = digest(db());
   fs::remove(db());
-  const ProcessResult stopped = run({"--batch-size", "2"}, grid, {.signal_after_s = 1.0, .signal = SIGINT});
+  const ProcessResult stopped =
+      run({"--batch-size", "2"}, grid, {.signal_after_s = 0.5, .once_it_says = kBegun, .signal = SIGINT});
   ASSERT_EQ(stopped.status, 130) << stopped.err;
   EXPECT_THAT(stopped.err, HasSubstr("hayfork resume"));
   EXPECT_EQ(runs()[0]["status"], "interrupted");
@@ -151,7 +154,8 @@ TEST_F(RunTest, AStoppedRunGoesOnToTheSameEnd) {
 
 TEST_F(RunTest, SigtermIsACleanStopToo) {
   const std::vector<std::string> grid = {"--tasks", "niah", "--lengths", "2k", "--depths", "0-100+5", "--samples", "4"};
-  EXPECT_EQ(run({"--batch-size", "1"}, grid, {.signal_after_s = 1.0, .signal = SIGTERM}).status, 143);
+  EXPECT_EQ(run({"--batch-size", "1"}, grid, {.signal_after_s = 0.5, .once_it_says = kBegun, .signal = SIGTERM}).status,
+            143);
   EXPECT_EQ(runs()[0]["status"], "interrupted");
   EXPECT_EQ(hayfork({"db", "check", "--db", db()}).status, 0);
 }
@@ -160,7 +164,8 @@ TEST_F(RunTest, TwoSignalsStopAtOnce) {
   const std::vector<std::string> grid = {"--tasks",  "niah",    "--lengths", "4k",
                                          "--depths", "0-100+5", "--samples", "20"};
   const auto begin = std::chrono::steady_clock::now();
-  const ProcessResult result = run({}, grid, {.signal_after_s = 1.0, .signal = SIGINT, .twice = true});
+  const ProcessResult result =
+      run({}, grid, {.signal_after_s = 0.5, .once_it_says = kBegun, .signal = SIGINT, .twice = true});
   EXPECT_EQ(result.status, 130);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));  // of minutes
   EXPECT_EQ(hayfork({"db", "check", "--db", db()}).status, 0);
@@ -172,7 +177,10 @@ TEST_F(RunTest, WhatTwoSignalsLeftGoesOnToTheSameEnd) {
   ASSERT_EQ(run({}, grid).status, 0);
   const std::string wanted = digest(db());
   fs::remove(db());
-  ASSERT_EQ(run({"--batch-size", "1"}, grid, {.signal_after_s = 1.2, .signal = SIGINT, .twice = true}).status, 130);
+  ASSERT_EQ(
+      run({"--batch-size", "1"}, grid, {.signal_after_s = 0.5, .once_it_says = kBegun, .signal = SIGINT, .twice = true})
+          .status,
+      130);
   EXPECT_EQ(hayfork({"db", "check", "--db", db()}).status, 0);
   const ProcessResult resumed = hayfork({"resume", "--db", db()});
   EXPECT_EQ(resumed.status, 0) << resumed.err;

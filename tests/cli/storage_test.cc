@@ -24,8 +24,6 @@ using test::ProcessOptions;
 using test::ProcessResult;
 using ::testing::HasSubstr;
 
-constexpr uint32_t kNobody = 65534;
-
 class StorageTest : public ::testing::Test {
  protected:
   StorageTest() { fs::permissions(folder_.path(), fs::perms::all); }
@@ -35,12 +33,7 @@ class StorageTest : public ::testing::Test {
                     "256", "--depths", "0,100", "--samples", "1", "--db", file},
                    options);
   }
-  // As an ordinary user, for whom permissions hold.
-  ProcessResult run_as_user(const std::string& file) {
-    ProcessOptions options;
-    if (::geteuid() == 0) options.user = kNobody;
-    return run(file, options);
-  }
+  ProcessResult run_as_user(const std::string& file) { return run(file, test::as_user()); }
   ProcessResult sqlite(const std::string& file, const std::string& sql) {
     return test::run_process("/usr/bin/sqlite3", {file, sql});
   }
@@ -79,9 +72,7 @@ TEST_F(StorageTest, AReadOnlyFileIsRefusedForWritingAndReadForLooking) {
   fs::permissions(db(), fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read);
   const ProcessResult result = run_as_user(db());
   EXPECT_EQ(result.status, 6) << result.err;
-  ProcessOptions user;
-  if (::geteuid() == 0) user.user = kNobody;
-  EXPECT_EQ(hayfork({"list", "runs", "--db", db()}, user).status, 0);
+  EXPECT_EQ(hayfork({"list", "runs", "--db", db()}, test::as_user()).status, 0);
 }
 
 TEST_F(StorageTest, NoPermissionIsSaid) {

@@ -1,5 +1,7 @@
 #include "tests/support/bad_input.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 
@@ -26,6 +28,13 @@ void expect_error(const ProcessResult& result, int status, const std::vector<std
   for (const std::string& word : words) EXPECT_THAT(message, HasSubstr(word));
 }
 
+ProcessOptions as_user() {
+  constexpr uint32_t kNobody = 65534;
+  ProcessOptions options;
+  if (::geteuid() == 0) options.user = kNobody;
+  return options;
+}
+
 std::string BadInputTest::write(const std::string& name, std::string_view content) const {
   const fs::path file = folder_.path() / name;
   fs::create_directories(file.parent_path());
@@ -37,8 +46,12 @@ std::string BadInputTest::read(const std::string& name) const {
   return read_file(folder_.path() / name, ErrorSubject::general);
 }
 
+std::string BadInputTest::demo() {
+  return (source_dir() / "demo" / "full").string();
+}
+
 std::string BadInputTest::copy_of_demo(const std::string& name) const {
-  fs::copy(source_dir() / "demo" / "full", folder_.path() / name, fs::copy_options::recursive);
+  fs::copy(demo(), folder_.path() / name, fs::copy_options::recursive);
   return path(name);
 }
 
@@ -61,6 +74,12 @@ ProcessResult BadInputTest::run_niah(const std::string& model, const std::vector
   if (!has("--samples")) arguments.insert(arguments.end(), {"--samples", "1"});
   arguments.insert(arguments.end(), more.begin(), more.end());
   return run(arguments);
+}
+
+ProcessResult BadInputTest::nll(const std::string& model, const std::vector<std::string>& more) const {
+  std::vector<std::string> arguments = {"probe", "nll", "--model", path(model), "--requests", "-", "--threads", "1"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run(arguments, R"({"tokens":[3,4,5,6]})");
 }
 
 void BadInputTest::expect_intact(const std::string& db) const {

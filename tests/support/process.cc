@@ -70,14 +70,19 @@ void limit(int resource, uint64_t most) {
 // Reads both outputs until they end, sending signals on the way.
 void collect(pid_t child, Pipe& out, Pipe& err, const ProcessOptions& options, ProcessResult& result) {
   using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
+  auto start = Clock::now();
+  bool said = options.once_it_says.empty();
   int signals_left = options.signal_after_s < 0 ? 0 : options.twice ? 2 : 1;
   double next_signal = options.signal_after_s;
   pollfd fds[2] = {{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}};
   std::string* texts[2] = {&result.out, &result.err};
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
     ::poll(fds, 2, 10);
-    if (signals_left > 0 && std::chrono::duration<double>(Clock::now() - start).count() >= next_signal) {
+    if (!said && result.err.find(options.once_it_says) != std::string::npos) {
+      said = true;
+      start = Clock::now();
+    }
+    if (said && signals_left > 0 && std::chrono::duration<double>(Clock::now() - start).count() >= next_signal) {
       ::kill(child, options.signal);
       --signals_left;
       next_signal += 0.1;

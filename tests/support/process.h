@@ -19,6 +19,7 @@ struct ProcessOptions {
   std::map<std::string, std::string> environment;  // added to a bare one: PATH and a HOME that is empty
   std::string input;
   double signal_after_s = -1;  // sends `signal` then (and again after a tenth of a second when `twice`)
+  std::string once_it_says;    // these seconds count from when standard error holds this; empty: from the start
   int signal = 2;
   bool twice = false;
   uint32_t user = 0;         // run as this user, when the tests are root's
