@@ -185,7 +185,7 @@ class Niah : public Task {
   // Needles are put in as ids. Whether a model sees them as it would in a text is a question of the tokenizer, and of
   // the tokens on either side: counted on the shortest length.
   void count_split(const std::string& name, const EventSink& events) const {
-    if (!events) return;
+    if (!events || (text_.window > 0 && s_.lengths.front() > text_.window)) return;  // such a run is refused
     int64_t n = 0, n_split = 0;
     for (const double depth : s_.depths)
       for (int64_t r = 0; r < std::min<int64_t>(s_.samples, 20); ++r) {
