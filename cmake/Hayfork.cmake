@@ -61,6 +61,14 @@ if(HAYFORK_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 endif()
+if(HAYFORK_SANITIZE AND NOT HAYFORK_FUZZ)  # what is built and started often; a fuzzer starts once
+  # Null pointers and overruns of objects are the address sanitizer's finds as well; these checks double the code.
+  add_compile_options(-fno-sanitize=null,object-size)
+  # Programs at fixed addresses: the sanitizers' tables are a million pointers, which each start would relocate.
+  unset(CMAKE_POSITION_INDEPENDENT_CODE)
+  string(APPEND CMAKE_CXX_FLAGS " -fno-pie")
+  string(APPEND CMAKE_EXE_LINKER_FLAGS " -no-pie")
+endif()
 if(HAYFORK_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)  # coverage of every module, not of the fuzzer's own file alone
 endif()
@@ -138,6 +146,11 @@ function(hay_program name folder)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 endfunction()
 
+set(HAY_TEST_TIMEOUT 600)
+if(HAYFORK_SANITIZE)
+  set(HAY_TEST_TIMEOUT 1800)  # tests that start the program a hundred times
+endif()
+
 # hay_tests(<folder> <module>...): one executable and one CTest entry per <stem>_test.cc in tests/<folder>.
 # Labels come from the name: *_cuda_test → cuda, *_data_test → data, *_slow_test → slow; the rest cpu (data and slow are cpu too).
 function(hay_tests folder)
@@ -167,7 +180,7 @@ function(hay_tests folder)
     target_compile_options(${target} PRIVATE -O0)  # tests are compiled often and run once
     target_link_libraries(${target} PRIVATE hay_test_support GTest::gtest GTest::gmock GTest::gtest_main)
     add_test(NAME ${folder}/${stem} COMMAND ${target})
-    set_tests_properties(${folder}/${stem} PROPERTIES LABELS "${labels}" TIMEOUT 600
+    set_tests_properties(${folder}/${stem} PROPERTIES LABELS "${labels}" TIMEOUT ${HAY_TEST_TIMEOUT}
       ENVIRONMENT "OMP_WAIT_POLICY=passive;HAYFORK_SOURCE_DIR=${CMAKE_SOURCE_DIR};HAYFORK_BINARY=${CMAKE_BINARY_DIR}/bin/hayfork;LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0;GOMP_SPINCOUNT=1000")
   endforeach()
 endfunction()
