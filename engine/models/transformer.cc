@@ -374,11 +374,10 @@ ForwardResult Transformer::forward(Context& context, const Pass& pass, Cache& ca
   return result;
 }
 
-// Tables of a length's own, and recurrent states, are where the sequence's are.
+// Tables of a length's own are where the sequence's are. (Recurrent states are at slots, which kernels read of the pass.)
 bool Transformer::records() const {
   return std::none_of(spec_.ropes.begin(), spec_.ropes.end(),
-                      [](const auto& rope) { return rope.depends_on_length(); }) &&
-         Cache::bytes_per_state(state_specs()) == 0;
+                      [](const auto& rope) { return rope.depends_on_length(); });
 }
 
 QueuedPass Transformer::queue(Context& context, const Pass& pass, Cache& cache, std::span<const HeadQuery> queries) {
