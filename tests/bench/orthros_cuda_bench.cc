@@ -1,6 +1,6 @@
 // Orthros beside the Transformer of the same shape, through the scheduler as the program runs them: times and rows.
 //   orthros_cuda_bench table    TTFT, end to end, output and decode tokens a second of two sequences
-//                      cell     one of these: transformer or orthros, 0 to 2
+//                      cell     one of these: transformer, orthros, hybrid or orthros-h, 0 to 2
 //                      bits     the sweep at 32K, every depth compared with its answer without reuse
 //                      curve    prefill of one sequence: MODEL LENGTH …
 //                      decode   MODEL LENGTH STEPS BATCH: time of a decode step
@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,8 +27,16 @@
 namespace hayfork::engine {
 namespace {
 
-constexpr const char* kTransformer = "random:qwen3-8b:0";
 constexpr const char* kOrthros = "random:qwen3-8b+orthros128:0";
+
+// The models of the paper's Table 4; the first two are `table`'s.
+struct Contestant {
+  const char *word, *title, *model;
+};
+constexpr Contestant kContestants[] = {{"transformer", "Transformer", "random:qwen3-8b:0"},
+                                       {"orthros", "Orthros", kOrthros},
+                                       {"hybrid", "linear hybrid", "random:qwen3.5-9b:0"},
+                                       {"orthros-h", "Orthros-H", "random:qwen3.5-9b+orthros128:0"}};
 
 struct Measured {
   double seconds = 0, prefill_s = 0, decode_s = 0;
@@ -99,26 +108,44 @@ GenerateRequest generate(std::vector<int32_t> prompt, int32_t n) {
 // Table 4 of the paper (arXiv 2610.13735; one H100): TTFT s, end to end s, output and decode tokens a second.
 struct Cell {
   int32_t in, out, steps;  // decode steps measured; the rest is counted at their pace
-  double paper[2][4];      // Transformer, Orthros
+  double paper[4][4];      // by contestant
 };
 constexpr Cell kCells[] = {
-    {131072, 128, 127, {{77.249, 84.911, 3.0, 33.7}, {17.016, 24.647, 10.4, 33.3}}},
-    {130048, 1024, 64, {{76.160, 137.715, 14.9, 33.2}, {17.301, 76.345, 26.8, 33.7}}},
-    {122880, 8192, 64, {{67.770, 548.357, 29.9, 34.1}, {15.210, 488.830, 33.5, 34.6}}},
+    {131072,
+     128,
+     127,
+     {{77.249, 84.911, 3.0, 33.7},
+      {17.016, 24.647, 10.4, 33.3},
+      {25.566, 28.130, 9.1, 98.8},
+      {10.184, 12.771, 20.0, 97.3}}},
+    {130048,
+     1024,
+     64,
+     {{76.160, 137.715, 14.9, 33.2},
+      {17.301, 76.345, 26.8, 33.7},
+      {25.173, 46.308, 44.2, 96.8},
+      {9.882, 30.724, 66.7, 105.8}}},
+    {122880,
+     8192,
+     64,
+     {{67.770, 548.357, 29.9, 34.1},
+      {15.210, 488.830, 33.5, 34.6},
+      {22.747, 189.302, 86.5, 98.3},
+      {9.302, 173.887, 94.2, 99.5}}},
 };
 
-void cell(Bench& bench, const char* name, const Cell& cell) {
-  bench.use(name);
+void cell(Bench& bench, const Contestant& who, const Cell& cell) {
+  bench.use(who.model);
   bench.run({generate(bench.ids(4096, 9), 4)});  // warms up
   const Measured m =
       bench.run({generate(bench.ids(cell.in, 1), cell.steps + 1), generate(bench.ids(cell.in, 2), cell.steps + 1)});
   const double step = m.decode_s / cell.steps, e2e = m.prefill_s + step * (cell.out - 1);
-  const double* paper = cell.paper[name == kOrthros ? 1 : 0];
+  const double* paper = cell.paper[&who - kContestants];
   std::printf(
-      "%-12s two sequences %7d in %5d out: TTFT %.3f s, end to end %.3f s, output %.1f tok/s, decode %.1f tok/s "
+      "%-13s two sequences %7d in %5d out: TTFT %.3f s, end to end %.3f s, output %.1f tok/s, decode %.1f tok/s "
       "(paper, H100: %.3f %.3f %.1f %.1f); %d steps measured, wall %.3f s\n",
-      name == kOrthros ? "Orthros" : "Transformer", cell.in, cell.out, m.prefill_s, e2e, 2 * cell.out / e2e, 2 / step,
-      paper[0], paper[1], paper[2], paper[3], cell.steps, m.seconds);
+      who.title, cell.in, cell.out, m.prefill_s, e2e, 2 * cell.out / e2e, 2 / step, paper[0], paper[1], paper[2],
+      paper[3], cell.steps, m.seconds);
   std::fflush(stdout);
 }
 
@@ -206,12 +233,18 @@ int main(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
       const std::string part = argv[i];
       if (part == "table") {
-        for (const char* name : {kTransformer, kOrthros}) {
-          for (const Cell& one : kCells) cell(bench, name, one);
+        for (size_t who = 0; who < 2; ++who) {
+          for (const Cell& one : kCells) cell(bench, kContestants[who], one);
         }
       } else if (part == "cell" && i + 2 < argc) {
-        cell(bench, std::strcmp(argv[i + 1], "orthros") == 0 ? kOrthros : kTransformer,
-             kCells[std::clamp(std::atoi(argv[i + 2]), 0, 2)]);
+        const auto* const who =
+            std::find_if(std::begin(kContestants), std::end(kContestants),
+                         [&](const Contestant& c) { return std::strcmp(argv[i + 1], c.word) == 0; });
+        if (who == std::end(kContestants)) {
+          std::fprintf(stderr, "no such model: %s\n", argv[i + 1]);
+          return 2;
+        }
+        cell(bench, *who, kCells[std::clamp(std::atoi(argv[i + 2]), 0, 2)]);
         i += 2;
       } else if (part == "sweep") {
         sweep(bench, 131072, false);
