@@ -77,6 +77,7 @@ struct SequenceSpans {
   int32_t slot;                      // of its state
   int32_t first[4] = {}, n[4] = {};  // row indices; [kind · 2 + stream]
   int32_t first_cell = 0, n_cells = 0;
+  int32_t first_slot = 0, n_slots = 0;  // its segments (kSegmentChunks chunks) when there are several
 };
 // A chunk (kChunkRows positions of the absolute grid) that prefill rows of a sequence touch: those of a pass, and the
 // one before when it is still open.

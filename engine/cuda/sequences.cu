@@ -11,7 +11,6 @@ namespace {
 // still apart from the state, and output rows may read it.
 void add_cells(const Pass& pass, int32_t seq, SequenceSpans& sequence, std::vector<ChunkCell>& cells) {
   const int32_t n_base = sequence.n[0], n_output = sequence.n[1];
-  sequence.first_cell = static_cast<int32_t>(cells.size());
   if (n_base + n_output == 0) return;
   const auto position = [&](int32_t row) { return pass.rows[static_cast<size_t>(row)].pos; };
   const int32_t begin = n_base > 0 ? position(sequence.first[0]) : position(sequence.first[1] + n_output - 1) + 1;
@@ -34,8 +33,18 @@ void split_sequences(const Pass& pass, std::vector<SequenceSpans>& sequences, st
     const size_t group = static_cast<size_t>(row.kind) * 2 + static_cast<size_t>(row.stream);
     if (sequence.n[group]++ == 0) sequence.first[group] = i;
   }
+  int32_t slots = 0;
   for (size_t s = 0; s < sequences.size(); ++s) {
-    if (sequences[s].slot >= 0) add_cells(pass, static_cast<int32_t>(s), sequences[s], cells);
+    SequenceSpans& sequence = sequences[s];
+    sequence.first_cell = static_cast<int32_t>(cells.size());
+    sequence.first_slot = slots;
+    if (sequence.slot < 0) continue;
+    add_cells(pass, static_cast<int32_t>(s), sequence, cells);
+    if (sequence.n_cells == 0) continue;
+    const int32_t first = cells[static_cast<size_t>(sequence.first_cell)].index;
+    const int32_t segments = (first + sequence.n_cells - 1) / kSegmentChunks - first / kSegmentChunks + 1;
+    sequence.n_slots = segments > 1 ? segments : 0;
+    slots += sequence.n_slots;
   }
 }
 

@@ -21,13 +21,11 @@ RecurrentCall call_of(const DecayHeads& heads, bool per_channel) {
 
 int64_t decay_attention_state_bytes(const Context& context, const DecayHeads& heads, bool per_channel) {
   RecurrentCall call = call_of(heads, per_channel);
-  return lay_out_state(call, context.activation(), runs_by_chunks(context.activation(), call.form, call.dk, call.dv));
+  return lay_out_state(call, context.activation());
 }
 
 int64_t decay_attention_chunk_bytes(const Context& context, const DecayHeads& heads, bool per_channel) {
-  RecurrentCall call = call_of(heads, per_channel);
-  if (!runs_by_chunks(context.activation(), call.form, call.dk, call.dv)) return 0;
-  return lay_out_scratch(call, false);
+  return recurrent_chunk_bytes(call_of(heads, per_channel), context.activation(), false);
 }
 
 void decay_attention(Context& base, const Pass& pass, Matrix o, Matrix q, Matrix k, Matrix v, const Decay& decay,
@@ -35,14 +33,7 @@ void decay_attention(Context& base, const Pass& pass, Matrix o, Matrix q, Matrix
   if (pass.rows.empty()) return;
   CudaContext& context = of(base);
   RecurrentCall call = call_of(heads, decay.per_channel.data != nullptr);
-  call.q = q.data;
-  call.k = k.data;
-  call.v = v.data;
-  call.o = o.data;
-  call.q_stride = q.stride;
-  call.k_stride = k.stride;
-  call.v_stride = v.stride;
-  call.o_stride = o.stride;
+  set_rows(call, context, o, q, k, v, state);
   call.per_head = decay.per_head.data;
   for (const Matrix& m : {decay.per_token, decay.per_channel, v_scale}) {
     HAY_CHECK(m.data == nullptr || m.dtype == DType::f32);
@@ -56,9 +47,6 @@ void decay_attention(Context& base, const Pass& pass, Matrix o, Matrix q, Matrix
   call.scale_stride = v_scale.stride;
   call.skip = skip.data;
   call.skip_per_channel = skip.size != heads.n;
-  call.state = state.base + state.offset;
-  call.state_stride = state.stride;
-  call.pass = context.pass();
   run_recurrent(context, call, q.dtype, scratch);
 }
 

@@ -24,13 +24,11 @@ RecurrentCall call_of(const GatedDeltaParams& p) {
 
 int64_t gated_delta_state_bytes(const Context& context, const GatedDeltaParams& params) {
   RecurrentCall call = call_of(params);
-  return lay_out_state(call, context.activation(), runs_by_chunks(context.activation(), call.form, call.dk, call.dv));
+  return lay_out_state(call, context.activation());
 }
 
 int64_t gated_delta_chunk_bytes(const Context& context, const GatedDeltaParams& params) {
-  RecurrentCall call = call_of(params);
-  if (!runs_by_chunks(context.activation(), call.form, call.dk, call.dv)) return 0;
-  return lay_out_scratch(call, true);
+  return recurrent_chunk_bytes(call_of(params), context.activation(), true);
 }
 
 void gated_delta(Context& base, const Pass& pass, Matrix o, Matrix q, Matrix k, Matrix v, Matrix a, Matrix b,
@@ -38,23 +36,13 @@ void gated_delta(Context& base, const Pass& pass, Matrix o, Matrix q, Matrix k, 
   if (pass.rows.empty()) return;
   CudaContext& context = of(base);
   RecurrentCall call = call_of(params);
-  call.q = q.data;
-  call.k = k.data;
-  call.v = v.data;
-  call.o = o.data;
-  call.q_stride = q.stride;
-  call.k_stride = k.stride;
-  call.v_stride = v.stride;
-  call.o_stride = o.stride;
+  set_rows(call, context, o, q, k, v, state);
   call.a = a.data;
   call.b = b.data;
   call.a_stride = a.stride;
   call.b_stride = b.stride;
   call.a_log = a_log.data;
   call.dt_bias = dt_bias.data;
-  call.state = state.base + state.offset;
-  call.state_stride = state.stride;
-  call.pass = context.pass();
   run_recurrent(context, call, q.dtype, scratch);
 }
 

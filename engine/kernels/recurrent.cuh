@@ -1,10 +1,11 @@
 // What the CUDA kernels of the recurrent mixers share. The state of one layer and sequence:
-//   per state j: [header: 16 int32] [S: dk · dv float32] [S before the last write, where output rows read before it],
-//   then, where prefill runs by chunks, the open chunk's inputs at index position % kChunkRows: k, v, gates (two
-//   float32 a state), and log decays per channel.
-// Entry s of a header is the position that the columns [32 s, 32 s + 32) of S stand at: inputs from there to the
-// sequence's length are the open ones. A thread block reads and writes the entries of its own columns, so that no
-// launch is needed to move on.
+//   per state j: [header: 16 int32] [S: dk · dv float32] [S before the last write, where output rows read before it]
+//   [L: dk · dv float32] [sums of log2 decays since S: one or dk float32], for scalar and channel by chunks, then,
+//   where prefill runs by chunks, the open chunk's inputs at index position % kChunkRows: k, v, gates (two float32 a
+//   state), and log decays per channel.
+// Entry s of a header is the position that the columns [32 s, 32 s + 32) of S stand at, or that of e^{sum} S + L, as ~
+// position: inputs from there to the sequence's length are the open ones. A thread block of the step and delta kernels
+// reads and writes the entries of its own columns, so that no launch is needed to move on.
 #pragma once
 
 #include "engine/cuda/device.cuh"
@@ -41,31 +42,45 @@ struct RecurrentCall {
   bool skip_per_channel;
   // state: of slot 0, and distances in bytes
   char* state;
-  int64_t state_stride, head_bytes, before_offset, open_k, open_v, open_gates, open_logs;
-  // scratch of the cells [first_cell, …): see recurrent_chunk.cuh
-  char* scratch;
-  int64_t cell_bytes, scores_offset, output_scores_offset;
-  int first_cell, first_sequence;
+  int64_t state_stride, head_bytes, before_offset, local_offset, sums_offset, open_k, open_v, open_gates, open_logs;
+  // scratch of the cells [first_cell, …) and of the segments [first_slot, …): see recurrent_chunk.cuh
+  char *scratch, *slots;
+  int64_t cell_bytes, scores_offset, output_scores_offset, slot_bytes;
+  int first_cell, first_sequence, first_slot;
   DevicePass pass;
 };
 
-// Fills the state's layout; `chunks`: whether it keeps an open chunk. Returns its bytes.
-int64_t lay_out_state(RecurrentCall& call, DType type, bool chunks);
+// The rows and states of a call.
+void set_rows(RecurrentCall& call, const CudaContext& context, Matrix o, Matrix q, Matrix k, Matrix v, StateView state);
+
+// Fills the state's layout. Returns its bytes.
+int64_t lay_out_state(RecurrentCall& call, DType type);
 
 // Token by token, rows of kinds [first_kind, end_kind): decode rows, and every row where there is no chunk kernel.
 void recurrent_steps(CudaContext& context, const RecurrentCall& call, DType type, int first_kind, int end_kind);
 
 // Whether prefill rows of this shape go through the chunk kernels: a matter of type and shape alone.
 bool runs_by_chunks(DType type, Form form, int dk, int dv);
-// Bytes of scratch a cell.
+// Bytes of scratch a cell, a segment's slot shared out over its cells. Requires: the state's layout.
 int64_t lay_out_scratch(RecurrentCall& call, bool output_rows);
-// Prefill rows of bf16, chunk by chunk. Requires: runs_by_chunks(…); scratch for at least the cells of one sequence.
+// Of chunk_scratch_bytes(): 0 where there is no chunk kernel.
+int64_t recurrent_chunk_bytes(RecurrentCall call, DType type, bool output_rows);
+// Prefill rows of bf16, chunk by chunk. Requires: runs_by_chunks(…); scratch for at least one sequence.
 void recurrent_chunks(CudaContext& context, RecurrentCall call, Matrix scratch);
 
 // The whole op over the pass in flight; lays out state and scratch.
 void run_recurrent(CudaContext& context, RecurrentCall call, DType type, Matrix scratch);
 
 // ---- device helpers
+// Where the columns of a header's entry stand.
+struct Mark {
+  int stands;
+  bool has_local;  // at e^{sum} S + L
+};
+__device__ inline Mark mark_at(const int* header, int position) {
+  const int entry = position == 0 ? 0 : *header;
+  return entry < 0 ? Mark{~entry, true} : Mark{entry, false};
+}
 // Where a state lies; the open chunk of a sequence.
 __device__ inline float* state_of(const RecurrentCall& call, int slot, int j) {
   return reinterpret_cast<float*>(call.state + slot * call.state_stride + j * call.head_bytes);

@@ -3,7 +3,8 @@
 // State on the CPU: the ops walk base rows token by token, so the state stands exactly after the last base row and any
 // split into passes gives the same bits; prefill and decode rows are computed alike. So do the plain CUDA kernels. The
 // CUDA kernels for bf16 evaluate prefill rows chunk by chunk on the absolute grid of kChunkRows positions (rulings A5):
-// their state is S before the last chunk, and that chunk's inputs, until a decode row folds them in.
+// their state is S before the last chunk, and that chunk's inputs, until a decode row folds them in. Linear attention
+// with decay keeps S in two parts then: at the begin of the open segment, and what its chunks have added since.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ inline int64_t state_bytes(int64_t n_floats) {
   return (n_floats * 4 + kStateAlign - 1) / kStateAlign * kStateAlign;
 }
 
-constexpr int64_t kChunkRows = 64;  // positions a chunk; part of the numerics
+constexpr int64_t kChunkRows = 64;      // positions a chunk; part of the numerics
+constexpr int32_t kSegmentChunks = 16;  // chunks whose share of a state is summed up apart; part of the numerics
 
 // Scratch of an op that needs `chunk_bytes` a chunk, for a pass of n_rows: the last two chunks of up to kSpareChunks /
 // 2 sequences lie beside the full ones; with more sequences the op takes them by turns.

@@ -4,12 +4,42 @@
 namespace hayfork::engine::cuda {
 namespace {
 
+// Moves a sequence's states on to the begin of its last chunk, where its last segment's walk has left S and L: marks,
+// and sums of log decays.
+__device__ inline void move_on(const RecurrentCall& call, const SequenceSpans& s, int position) {
+  const Piece piece = piece_of(call, s, max(s.n_slots, 1) - 1);
+  const auto header = [&](int j) { return reinterpret_cast<int*>(state_of(call, s.slot, j)); };
+  const int sums = call.form == Form::channel ? call.dk : 1, padded = padded_key_dim(call.dk);
+  for (int e = threadIdx.x; e < call.n * sums; e += blockDim.x) {
+    const int j = e / sums, d = e % sums;
+    float* const kept = kept_sums(call, s.slot, j) + d;
+    float sum = s.n_slots == 0 && mark_at(header(j), position).has_local ? *kept : 0.f;
+    for (int c = piece.first_cell; c + 1 < piece.first_cell + piece.n_cells; ++c) {
+      const char* const cell = state_scratch(call, s.first_cell + c, j, padded);
+      sum += call.form == Form::channel ? reinterpret_cast<const float*>(cell + kGateBytes + kChunk * padded * 4)[d]
+                                        : reinterpret_cast<const float*>(cell)[kChunk - 1];
+    }
+    *kept = sum;
+  }
+  __syncthreads();  // the marks have been read
+  const int entries = (call.dv + kStepColumns - 1) / kStepColumns;
+  const int begin = call.pass.cells[s.first_cell + s.n_cells - 1].index * kChunk;
+  for (int e = threadIdx.x; e < call.n * entries; e += blockDim.x) {
+    int* const entry = header(e / entries) + e % entries;
+    const Mark mark = mark_at(entry, position);
+    const bool has_local = piece.n_cells > 1 || (s.n_slots == 0 && mark.has_local);
+    const int stands = max(mark.stands, begin);
+    *entry = has_local ? ~stands : stands;
+  }
+}
+
 // Keeps the inputs of each sequence's last chunk with its state. One block a position of the chunk and sequence; after
-// the walk, which reads what lies there.
+// the walks, which read what lies there.
 __global__ void keep_open_kernel(const __grid_constant__ RecurrentCall call) {
   const SequenceSpans& s = call.pass.sequences[call.first_sequence + blockIdx.y];
   if (s.n[0] == 0 || s.n_cells == 0) return;
   const int i = blockIdx.x, position = call.pass.rows[s.first[0]].pos;
+  if (i == 0 && call.form != Form::delta) move_on(call, s, position);
   const int begin = call.pass.cells[s.first_cell + s.n_cells - 1].index * kChunk;
   if (begin + i < position || begin + i >= position + s.n[0]) return;
   const int64_t row = s.first[0] + begin + i - position;
@@ -38,18 +68,49 @@ bool reads_by_sixteen(const RecurrentCall& call) {
   return call.dk % 8 == 0 && call.dv % 8 == 0;
 }
 
-// Cells [call.first_cell, + cells) of sequences [call.first_sequence, + sequences).
-void run_group(CudaContext& context, const RecurrentCall& call, int cells, int sequences, bool output_rows) {
-  if (cells == 0) return;
-  const bool aligned = reads_by_sixteen(call);
-  if (call.form == Form::channel) {
-    channel_scores(context, call, cells, aligned);
-    chunk_scan_channel(context, call, sequences, aligned);
-  } else {
-    chunk_scores(context, call, cells, output_rows, aligned);
-    (call.form == Form::delta ? chunk_scan_delta : chunk_scan_scalar)(context, call, sequences, aligned);
+// What a stretch of sequences needs of the scratch.
+struct Group {
+  int64_t cells = 0, slots = 0;
+  int sequences = 0, pieces = 0;  // pieces: of the sequence that has most
+  void add(const SequenceSpans& s) {
+    cells += s.n_cells;
+    slots += s.n_slots;
+    ++sequences;
+    pieces = std::max(pieces, std::max(s.n_slots, 1));
   }
-  keep_open_kernel<<<dim3(kChunk, static_cast<unsigned>(sequences)), 256, 0, context.stream()>>>(call);
+  int64_t bytes(const RecurrentCall& call) const { return cells * call.cell_bytes + slots * call.slot_bytes; }
+};
+
+void run_segments(CudaContext& context, const RecurrentCall& call, const Group& group, bool aligned) {
+  SegmentWalk* const walk = call.form == Form::scalar ? scalar_segments : channel_segments;
+  if (group.pieces > 1) {
+    walk(context, call, group.sequences, group.pieces - 1, aligned, false);
+    segment_join(context, call, group.sequences);
+  }
+  walk(context, call, group.sequences, group.pieces, aligned, true);
+}
+
+// The sequences [call.first_sequence, …) of the group.
+void run_group(CudaContext& context, RecurrentCall call, const Group& group, bool output_rows) {
+  if (group.cells == 0) return;
+  const SequenceSpans& first = context.sequences()[static_cast<size_t>(call.first_sequence)];
+  call.first_cell = first.first_cell;
+  call.first_slot = first.first_slot;
+  call.slots = call.scratch + group.cells * call.cell_bytes;
+  const bool aligned = reads_by_sixteen(call);
+  const int cells = static_cast<int>(group.cells);
+  if (call.form == Form::delta) {
+    delta_scores(context, call, cells, output_rows, aligned);
+    delta_scan(context, call, group.sequences, aligned);
+  } else {
+    if (call.form == Form::scalar) {
+      segment_gates(context, call, cells);
+    } else {
+      channel_scores(context, call, cells, aligned);
+    }
+    run_segments(context, call, group, aligned);
+  }
+  keep_open_kernel<<<dim3(kChunk, static_cast<unsigned>(group.sequences)), 256, 0, context.stream()>>>(call);
   HAY_LAUNCHED();
 }
 
@@ -60,39 +121,46 @@ bool runs_by_chunks(DType type, Form, int dk, int dv) {
 }
 
 int64_t lay_out_scratch(RecurrentCall& call, bool output_rows) {
+  const int64_t scores = call.form == Form::scalar ? 0 : call.n_out * kTileBytes;
   call.scores_offset = call.n * cell_state_bytes(call.form, padded_key_dim(call.dk));
-  call.output_scores_offset = call.scores_offset + call.n_out * kTileBytes;
-  call.cell_bytes = call.output_scores_offset + (output_rows ? call.n_out * kTileBytes : 0);
-  return call.cell_bytes;
+  call.output_scores_offset = call.scores_offset + scores;
+  call.cell_bytes = call.output_scores_offset + (output_rows ? scores : 0);
+  call.slot_bytes = call.form == Form::delta ? 0 : call.n * (call.head_bytes - call.local_offset);
+  return call.cell_bytes + (call.slot_bytes + kSegmentChunks - 1) / kSegmentChunks;
+}
+
+int64_t recurrent_chunk_bytes(RecurrentCall call, DType type, bool output_rows) {
+  if (!runs_by_chunks(type, call.form, call.dk, call.dv)) return 0;
+  lay_out_state(call, type);
+  return lay_out_scratch(call, output_rows);
 }
 
 void recurrent_chunks(CudaContext& context, RecurrentCall call, Matrix scratch) {
   const std::vector<SequenceSpans>& sequences = context.sequences();
-  const auto n_cells = static_cast<int64_t>(context.cells().size());
-  if (n_cells == 0) return;
+  if (context.cells().empty()) return;
   bool output_rows = false;
-  for (const SequenceSpans& s : sequences) output_rows = output_rows || s.n[1] > 0;
+  Group all;
+  for (const SequenceSpans& s : sequences) {
+    output_rows = output_rows || s.n[1] > 0;
+    all.add(s);
+  }
   lay_out_scratch(call, output_rows);
-  if (scratch.data == nullptr || scratch.cols == 0) {
-    scratch = context.matrix(1, n_cells * call.cell_bytes, DType::u8);
-  }
+  if (scratch.data == nullptr || scratch.cols == 0) scratch = context.matrix(1, all.bytes(call), DType::u8);
   call.scratch = static_cast<char*>(scratch.data);
-  const int64_t room = scratch.cols / call.cell_bytes;
-  int first = 0;
-  int64_t held = 0;
+  Group group;
   for (int i = 0; i < static_cast<int>(sequences.size()); ++i) {
-    const SequenceSpans& s = sequences[static_cast<size_t>(i)];
-    if (held + s.n_cells > room) {
-      run_group(context, call, static_cast<int>(held), i - first, output_rows);
-      first = i;
-      held = 0;
+    Group more = group;
+    more.add(sequences[static_cast<size_t>(i)]);
+    if (more.bytes(call) > scratch.cols) {
+      run_group(context, call, group, output_rows);
+      call.first_sequence = i;
+      more = {};
+      more.add(sequences[static_cast<size_t>(i)]);
+      HAY_CHECK(more.bytes(call) <= scratch.cols, "a recurrent layer needs more scratch than it planned");
     }
-    HAY_CHECK(s.n_cells <= room, "a recurrent layer needs more scratch than it planned");
-    if (held == 0) call.first_cell = s.first_cell;
-    if (held == 0) call.first_sequence = first;
-    held += s.n_cells;
+    group = more;
   }
-  run_group(context, call, static_cast<int>(held), static_cast<int>(sequences.size()) - first, output_rows);
+  run_group(context, call, group, output_rows);
 }
 
 }  // namespace hayfork::engine::cuda

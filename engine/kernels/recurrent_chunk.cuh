@@ -1,10 +1,12 @@
 // Chunks of kChunkRows positions for the recurrent mixers' prefill rows, on tensor cores (mixers.md 4–7): a kernel that
-// is parallel over chunks makes what needs no state (scores, gates, and for the delta rule the inverse of the unit
-// lower triangular system), one that walks the chunks of a sequence carries the state. Scratch a cell, all bf16 but for
-// gates:
+// is parallel over chunks makes what needs no state (gates, scores, and for the delta rule the inverse of the unit
+// lower triangular system); the state is carried chunk by chunk (delta_scan.cu) or by segments that run at
+// once (scalar, channel: segment.cuh). Scratch a cell, all bf16 but for gates:
 //   per state: gates G [64] (inclusive sums of log2 decays) and β or the value's scale [64], float32
-//   delta: T [64][64] per state; channel: q̃ and k̃ [64][DK] and e^{b} [DK] float32 per state
-//   scores P [64][64] per output head, and those of output rows
+//   delta: T [64][64] per state; channel: q̃ and k̃ [64][DK] and the chunk's sum of log2 decays [DK] float32 per state
+//   delta, channel: scores P [64][64] per output head, and those of output rows
+// and a slot, for every segment of a sequence that has several: per state [S or L: dk · dv float32] [sums, as the state
+// keeps them].
 // What a row gets depends on rows up to its own alone, so a chunk that is still open gives the same bits later.
 #pragma once
 
@@ -21,8 +23,36 @@ constexpr int64_t kGateBytes = 2 * kChunk * 4;
 using bf16_t = __nv_bfloat16;
 
 // The head width the kernels are compiled for.
-inline int padded_key_dim(int dk) {
+__host__ __device__ inline int padded_key_dim(int dk) {
   return dk <= 16 ? 16 : dk <= 32 ? 32 : dk <= 64 ? 64 : dk <= 128 ? 128 : 256;
+}
+// Calls f with that width as a compile-time constant.
+template <typename F>
+void with_key_dim(int dk, F f) {
+  switch (padded_key_dim(dk)) {
+    case 16:
+      return f(std::integral_constant<int, 16>{});
+    case 32:
+      return f(std::integral_constant<int, 32>{});
+    case 64:
+      return f(std::integral_constant<int, 64>{});
+    case 128:
+      return f(std::integral_constant<int, 128>{});
+    default:
+      return f(std::integral_constant<int, 256>{});
+  }
+}
+// Lets a kernel have that much shared memory a block. Throws: unsupported.
+template <typename Kernel>
+void allow_shared(const CudaContext& context, Kernel kernel, int bytes) {
+  const auto room = static_cast<int>(context.properties().sharedMemPerBlockOptin);
+  if (bytes > room) {
+    throw Error(
+        ErrorCode::unsupported, ErrorSubject::model, "a recurrent head is too large for this GPU",
+        {.why = std::to_string(bytes) + " bytes of shared memory a block, the device has " + std::to_string(room),
+         .next = "--device cpu"});
+  }
+  HAY_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
 // Bytes of one state's part of a cell, before the scores.
@@ -48,6 +78,38 @@ __device__ inline int first_position(const RecurrentCall& call, const SequenceSp
 __device__ inline Cell cell_at(const SequenceSpans& s, int index, int position, int stands) {
   const int begin = index * kChunk;
   return {&s, begin, max(stands - begin, 0), min(position + s.n[0] - begin, kChunk), position - begin};
+}
+
+// The part of a sequence's chunks that lies in one segment.
+struct Piece {
+  int index;                // among the sequence's
+  int first_cell, n_cells;  // from the sequence's first one
+  __device__ bool is_last(const SequenceSpans& s) const { return index + 1 >= s.n_slots; }
+};
+__device__ inline Piece piece_of(const RecurrentCall& call, const SequenceSpans& s, int index) {
+  if (s.n_cells == 0 || index >= max(s.n_slots, 1)) return {index, 0, 0};
+  const int first = call.pass.cells[s.first_cell].index;
+  const int segment = (first / kSegmentChunks + index) * kSegmentChunks;
+  const int begin = max(segment, first), end = min(segment + kSegmentChunks, first + s.n_cells);
+  return {index, begin - first, end - begin};
+}
+
+// What a state keeps, and a segment's slot of the scratch.
+__device__ inline float* kept_state(const RecurrentCall& call, int slot, int j) {
+  return state_of(call, slot, j) + kHeaderFloats;
+}
+__device__ inline float* kept_local(const RecurrentCall& call, int slot, int j) {
+  return reinterpret_cast<float*>(reinterpret_cast<char*>(state_of(call, slot, j)) + call.local_offset);
+}
+__device__ inline float* kept_sums(const RecurrentCall& call, int slot, int j) {
+  return reinterpret_cast<float*>(reinterpret_cast<char*>(state_of(call, slot, j)) + call.sums_offset);
+}
+__device__ inline float* slot_of(const RecurrentCall& call, const SequenceSpans& s, int index, int j) {
+  const int64_t state = call.slot_bytes / call.n;
+  return reinterpret_cast<float*>(call.slots + (s.first_slot - call.first_slot + index) * call.slot_bytes + j * state);
+}
+__device__ inline float* slot_sums(const RecurrentCall& call, const SequenceSpans& s, int index, int j) {
+  return slot_of(call, s, index, j) + (call.sums_offset - call.local_offset) / 4;
 }
 
 // The sequence's first output row at `position` or later: its index among them.
@@ -160,42 +222,49 @@ __device__ inline void load_b_transposed(uint32_t (&b)[4], const bf16_t* tile, i
   load_matrix_x4(b, shared_address(tile + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8));
 }
 
-// Gates of the chunk's rows into shared memory: inclusive sums of log2 decays, and β or scale. Every thread of the
-// first two warps takes part; a barrier follows.
-__device__ inline void chunk_gates(const RecurrentCall& call, const Cell& cell, int j, float* sums, float* scales) {
-  const int i = threadIdx.x;
-  if (i < kChunk) {
-    float2 gates = {0, 0};
-    if (cell.has(i)) {
-      gates = i >= cell.fresh
-                  ? gates_of<bf16_t>(call, cell.row(i), j)
-                  : *reinterpret_cast<const float2*>(open_rows<float>(call, cell.sequence->slot, call.open_gates) +
-                                                     (i * call.n + j) * 2);
-    }
-    sums[i] = gates.x * kLog2E;
-    scales[i] = gates.y;
-  }
-  __syncthreads();
-  if (i < 32) {
-    const float first = sums[2 * i], both = first + sums[2 * i + 1];
-    float inclusive = both;
-#pragma unroll
-    for (int d = 1; d < 32; d *= 2) {
-      const float below = __shfl_up_sync(~0u, inclusive, d);
-      if (i >= d) inclusive += below;
-    }
-    const float before = __shfl_up_sync(~0u, inclusive, 1);
-    sums[2 * i] = (i > 0 ? before : 0.f) + first;  // never inclusive − something: a row must not depend on later ones
-    sums[2 * i + 1] = inclusive;
-  }
-  __syncthreads();
+// Two bf16 numbers, each times a float32 one, rounded once.
+__device__ inline uint32_t weighted_pair(uint32_t pair, float2 by) {
+  const float2 x = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&pair));
+  return pack_bf16(x.x * by.x, x.y * by.y);
 }
 
-// The kernels' launchers. `cells`, `sequences`: how many, from call.first_cell and call.first_sequence on.
-void chunk_scores(CudaContext& context, const RecurrentCall& call, int cells, bool output_rows, bool aligned);
+// Gates of the chunk's rows: inclusive sums of log2 decays, and β or scale. All threads of one warp take part.
+__device__ inline void chunk_gates(const RecurrentCall& call, const Cell& cell, int j, float* sums, float* scales) {
+  const int lane = threadIdx.x % 32;
+  float2 gates[2];
+#pragma unroll
+  for (int e = 0; e < 2; ++e) {
+    const int i = 2 * lane + e;
+    gates[e] = {0, 0};
+    if (!cell.has(i)) continue;
+    gates[e] = i >= cell.fresh
+                   ? gates_of<bf16_t>(call, cell.row(i), j)
+                   : *reinterpret_cast<const float2*>(open_rows<float>(call, cell.sequence->slot, call.open_gates) +
+                                                      (i * call.n + j) * 2);
+  }
+  const float first = gates[0].x * kLog2E, both = first + gates[1].x * kLog2E;
+  float inclusive = both;
+#pragma unroll
+  for (int d = 1; d < 32; d *= 2) {
+    const float below = __shfl_up_sync(~0u, inclusive, d);
+    if (lane >= d) inclusive += below;
+  }
+  const float before = __shfl_up_sync(~0u, inclusive, 1);
+  // Never inclusive − something: a row must not depend on later ones.
+  *reinterpret_cast<float2*>(sums + 2 * lane) = {(lane > 0 ? before : 0.f) + first, inclusive};
+  *reinterpret_cast<float2*>(scales + 2 * lane) = {gates[0].y, gates[1].y};
+}
+
+// The kernels' launchers. `cells`, `sequences`: how many, from call.first_cell and call.first_sequence on; `pieces`: of
+// the sequence that has most.
+void delta_scores(CudaContext& context, const RecurrentCall& call, int cells, bool output_rows, bool aligned);
+void delta_scan(CudaContext& context, const RecurrentCall& call, int sequences, bool aligned);
 void channel_scores(CudaContext& context, const RecurrentCall& call, int cells, bool aligned);
-void chunk_scan_delta(CudaContext& context, const RecurrentCall& call, int sequences, bool aligned);
-void chunk_scan_scalar(CudaContext& context, const RecurrentCall& call, int sequences, bool aligned);
-void chunk_scan_channel(CudaContext& context, const RecurrentCall& call, int sequences, bool aligned);
+void segment_gates(CudaContext& context, const RecurrentCall& call, int cells);
+void segment_join(CudaContext& context, const RecurrentCall& call, int sequences);
+// The first `pieces` segments of every sequence: what each adds to the state, or its answers.
+using SegmentWalk = void(CudaContext& context, const RecurrentCall& call, int sequences, int pieces, bool aligned,
+                         bool answers);
+SegmentWalk scalar_segments, channel_segments;
 
 }  // namespace hayfork::engine::cuda

@@ -69,23 +69,31 @@ class Walk {
     const int n_base = sequence_.n[kind * 2], n_output = sequence_.n[kind * 2 + 1];
     const Row* base = call_.pass.rows + sequence_.first[kind * 2];
     const Row* output = call_.pass.rows + sequence_.first[kind * 2 + 1];
+    // The state and the first row's inputs are on their way before it is known where the state stands.
+    load_state(state_ + kHeaderFloats);
+    bool fetched = n_base > 0;
+    if (fetched) fetch(sequence_.first[kind * 2]);
     const int position = n_base > 0 ? base[0].pos : output[0].pos + 1;  // of the next base row
     int* const header = reinterpret_cast<int*>(state_) + blockIdx.x;
-    const int stands = position == 0 ? 0 : *header;
-    load_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + kHeaderFloats * 4), position == 0);
+    const Mark mark = mark_at(header, position);
+    const int stands = mark.stands;
+    if (position == 0) clear();
+    if (kForm != Form::delta && mark.has_local) add_local();
+    if (stands < position) fetched = false;
     for (int p = stands; p < position; ++p) fold(p % static_cast<int>(kChunkRows));
     int next = 0;
     if (n_output > 0 && output[0].pos < position) {  // its base row was the last one of an earlier pass
       if (kForm == Form::delta && call_.before) {
         float kept[kRows][4];
         keep(kept);
-        load_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.before_offset), false);
+        load_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.before_offset));
         read(sequence_.first[kind * 2 + 1]);
         restore(kept);
       } else {
         read(sequence_.first[kind * 2 + 1]);
       }
       ++next;
+      fetched = false;
     }
     for (int i = 0; i < n_base; ++i) {
       const int64_t row = sequence_.first[kind * 2] + i;
@@ -93,27 +101,34 @@ class Walk {
       const int64_t reader = sequence_.first[kind * 2 + 1] + next;
       if (wanted) ++next;
       if (kForm == Form::delta && call_.before) {
-        if (wanted) read(reader);
+        if (wanted) read(reader), fetched = false;
         if (i + 1 == n_base)
           store_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.before_offset));
       }
-      step(row);
+      step(row, fetched);
+      fetched = false;
       if (wanted && !(kForm == Form::delta && call_.before)) read(reader);
     }
     if (n_base == 0 && stands == position) return;
-    store_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + kHeaderFloats * 4));
+    store_state(state_ + kHeaderFloats);
     if (threadIdx.x == 0) *header = position + n_base;
     __syncthreads();  // the next kind's walk reads what was stored
   }
 
   __device__ bool inside(int c) const { return column_ + c < call_.dv; }
-  __device__ void load_state(const float* from, bool zero) {
+  __device__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) s_[i][c] = 0;
+  }
+  __device__ void load_state(const float* from) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const int r = i * kRowGroups + row_;
       const float* at = from + static_cast<int64_t>(r) * call_.dv + column_;
       float4 x = {0, 0, 0, 0};
-      if (!zero && r < call_.dk) {
+      if (r < call_.dk) {
         if (kFour) {
           if (inside(0)) x = *reinterpret_cast<const float4*>(at);
         } else {
@@ -124,6 +139,20 @@ class Walk {
         }
       }
       s_[i][0] = x.x, s_[i][1] = x.y, s_[i][2] = x.z, s_[i][3] = x.w;
+    }
+  }
+  // S ← e^{sum} S + L: what the open segment's chunks have added.
+  __device__ void add_local() {
+    float start[kRows][4];
+    keep(start);
+    load_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.local_offset));
+    const float* const sums = reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.sums_offset);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int r = i * kRowGroups + row_;
+      const float kept = exp2_approx(kForm != Form::channel ? sums[0] : r < call_.dk ? sums[r] : 0.f);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) s_[i][c] = fmaf(kept, start[i][c], s_[i][c]);
     }
   }
   __device__ void store_state(float* to) const {
@@ -162,12 +191,13 @@ class Walk {
     for (int d = threadIdx.x; d < call_.dk; d += kThreads) to[d] = load(from + d);
   }
 
-  // One token's key, value and gates into the state; the caller has put vectors into shared memory.
-  __device__ void update(const T* value, float2 gates) {
-    const float decay = expf(gates.x);
-    float d[4];
+  __device__ void load_value(float (&d)[4], const T* value) const {
 #pragma unroll
     for (int c = 0; c < 4; ++c) d[c] = inside(c) ? load(value + column_ + c) : 0.f;
+  }
+  // One token's key, value and gates into the state; the caller has put vectors into shared memory.
+  __device__ void update(float (&d)[4], float2 gates) {
+    const float decay = expf(gates.x);
     if constexpr (kForm == Form::delta) {
       float u[4] = {};
 #pragma unroll
@@ -209,24 +239,35 @@ class Walk {
       for (int d = threadIdx.x; d < call_.dk; d += kThreads) logs_[d] = expf(logs[d]);
     }
     const float* gates = open_rows<float>(call_, sequence_.slot, call_.open_gates) + (index * call_.n + j_) * 2;
+    float d[4];
+    load_value(d, open_rows<T>(call_, sequence_.slot, call_.open_v) +
+                      (static_cast<int64_t>(index) * call_.n_v + value_head_) * call_.dv);
     __syncthreads();
-    update(open_rows<T>(call_, sequence_.slot, call_.open_v) +
-               (static_cast<int64_t>(index) * call_.n_v + value_head_) * call_.dv,
-           {gates[0], gates[1]});
+    update(d, {gates[0], gates[1]});
   }
 
-  __device__ void step(int64_t row) {
-    const T* value = static_cast<const T*>(call_.v) + row * call_.v_stride + value_head_ * call_.dv;
-    __syncthreads();
+  // A row's inputs: vectors into shared memory, the rest into registers.
+  __device__ const T* value_of(int64_t row) const {
+    return static_cast<const T*>(call_.v) + row * call_.v_stride + value_head_ * call_.dv;
+  }
+  __device__ void fetch(int64_t row) {
+    load_value(value_, value_of(row));
     fill(key_, static_cast<const T*>(call_.k) + row * call_.k_stride + key_head_ * call_.dk);
     fill(query_, static_cast<const T*>(call_.q) + row * call_.q_stride + query_offset(j_ * readers_));
     if constexpr (kForm == Form::channel) {
       const float* logs = call_.per_channel + row * call_.channel_stride + key_head_ * call_.dk;
       for (int d = threadIdx.x; d < call_.dk; d += kThreads) logs_[d] = expf(logs[d]);
     }
-    const float2 gates = gates_of<T>(call_, row, j_);
+    gates_ = gates_of<T>(call_, row, j_);
+  }
+  __device__ void step(int64_t row, bool fetched) {
+    if (!fetched) {
+      __syncthreads();
+      fetch(row);
+    }
     __syncthreads();
-    update(value, gates);
+    update(value_, gates_);
+    const T* const value = value_of(row);
     answer(row, j_ * readers_, value);
     for (int h = j_ * readers_ + 1; h < (j_ + 1) * readers_; ++h) ask(row, h, value);
   }
@@ -270,7 +311,8 @@ class Walk {
   float* state_;
   float *key_, *query_, *logs_;
   ColumnSums sums_;
-  float s_[kRows][4];
+  float s_[kRows][4], value_[4];
+  float2 gates_;
 };
 
 // Blocks a multiprocessor holds: enough loads in flight.
@@ -311,24 +353,6 @@ void launch_rows(CudaContext& context, const RecurrentCall& call, int first_kind
 
 }  // namespace
 
-int64_t lay_out_state(RecurrentCall& call, DType type, bool chunks) {
-  const int64_t matrix = (static_cast<int64_t>(call.dk) * call.dv + 15) / 16 * 16;
-  call.before_offset = (kHeaderFloats + matrix) * 4;
-  call.head_bytes = (kHeaderFloats + (call.before ? 2 : 1) * matrix) * 4;
-  int64_t at = call.n * call.head_bytes;
-  const auto take = [&](int64_t bytes) {
-    const int64_t begin = at;
-    at += (bytes + kStateAlign - 1) / kStateAlign * kStateAlign;
-    return begin;
-  };
-  if (!chunks) return at;
-  call.open_k = take(kChunkRows * call.n_k * call.dk * size_of(type));
-  call.open_v = take(kChunkRows * call.n_v * call.dv * size_of(type));
-  call.open_gates = take(kChunkRows * call.n * 2 * 4);
-  if (call.form == Form::channel) call.open_logs = take(kChunkRows * call.n_k * call.dk * 4);
-  return at;
-}
-
 void recurrent_steps(CudaContext& context, const RecurrentCall& call, DType type, int first_kind, int end_kind) {
   bool any = false;
   for (const SequenceSpans& s : context.sequences()) {
@@ -346,13 +370,6 @@ void recurrent_steps(CudaContext& context, const RecurrentCall& call, DType type
     if (call.form == Form::scalar) return launch_rows<T, Form::scalar>(context, call, first_kind, end_kind);
     launch_rows<T, Form::channel>(context, call, first_kind, end_kind);
   });
-}
-
-void run_recurrent(CudaContext& context, RecurrentCall call, DType type, Matrix scratch) {
-  const bool chunks = runs_by_chunks(type, call.form, call.dk, call.dv);
-  lay_out_state(call, type, chunks);
-  if (chunks) recurrent_chunks(context, call, scratch);
-  recurrent_steps(context, call, type, chunks ? 1 : 0, 2);
 }
 
 }  // namespace hayfork::engine::cuda

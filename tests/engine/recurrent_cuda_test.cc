@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -105,9 +106,11 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
     std::vector<Row> rows;
     int32_t n_prefill = 0;
   };
-  static Plan plan(bool outputs, int32_t n_decode) {
+  using Lengths = std::array<int32_t, 3>;
+  static constexpr Lengths kShort{200, 64, 131}, kLong{2330, 70, 1157};  // segments are of 1,024
+  static Plan plan(bool outputs, int32_t n_decode, const Lengths& prompts = kShort) {
     Plan plan;
-    const int32_t lengths[] = {200, 64, 131};
+    const int32_t* const lengths = prompts.data();
     for (int32_t s = 0; s < 3; ++s) {
       for (int32_t t = 0; t < lengths[s]; ++t) plan.rows.push_back({0, t, s, Stream::base, RowKind::prefill, -1});
     }
@@ -132,7 +135,7 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
     const int32_t step = chunk == 0 ? 1 << 20 : chunk;
     for (int32_t only = 0; only < (alone ? 3 : 1); ++only) {
       for (const RowKind kind : {RowKind::prefill, RowKind::decode}) {
-        for (int32_t begin = 0; begin < 256; begin += step) {
+        for (int32_t begin = 0; begin < 4096; begin += step) {
           std::vector<int32_t> pass;
           for (size_t i = 0; i < plan.rows.size(); ++i) {
             const Row& row = plan.rows[i];
@@ -176,6 +179,48 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
     return out.values;
   }
 
+  struct DecayCase {
+    DecayHeads heads;
+    int form;  // 0 per head, 1 per token, 2 per channel
+    int skip;  // 0 none, 1 per head, 2 per channel
+  };
+  // Close to the CPU's; the same bits in passes of every one of `chunks` positions.
+  void check_decay(const DecayCase& shape, const Lengths& lengths, std::initializer_list<int32_t> chunks) {
+    const auto& [p, form, skip] = shape;
+    const std::string what = "form " + std::to_string(form) + " dk " + std::to_string(p.dk) + " dv " +
+                             std::to_string(p.dv) + " heads " + std::to_string(p.n);
+    const Plan rows = plan(false, 3, lengths);
+    const auto n = static_cast<int64_t>(rows.rows.size());
+    const float scale = 1 / std::sqrt(static_cast<float>(p.dk));
+    const Table q = noise(n, p.n_q * p.dk, scale), k = noise(n, p.n_k * p.dk), v = noise(n, p.n_v * p.dv);
+    Table decay = noise(n, form == 2 ? p.n_k * p.dk : p.n, lengths == kLong ? 0.01F : 0.3F, true);
+    const Table v_scale = noise(n, p.n, 1, true);
+    for (float& x : decay.values) x = -std::abs(x) - (form == 2 && x > 0.8F ? 30.F : 0.F);  // some channels forget all
+    Values constant =
+        values(p.n, lengths == kLong ? 0.01F : 0.1F);  // what a segment adds reaches far into the next ones
+    for (float& x : constant) x = -std::abs(x);
+    const Values skips = values(skip == 2 ? int64_t{p.n} * p.dv : p.n);
+    const auto on = [&](Context& context, const std::vector<std::vector<int32_t>>& split) {
+      const Vector per_head = vector_on(context, constant), added = vector_on(context, skips);
+      return run(context, rows, split, decay_attention_state_bytes(context, p, form == 2),
+                 {&q, &k, &v, &decay, &v_scale}, p.n * p.dv,
+                 [&](Context& ctx, const Pass& pass, Matrix o, std::span<const Matrix> in, StateView state) {
+                   Decay by;
+                   if (form == 0) by.per_head = per_head;
+                   if (form == 1) by.per_token = in[3];
+                   if (form == 2) by.per_channel = in[3];
+                   decay_attention(ctx, pass, o, in[0], in[1], in[2], by, form == 1 ? in[4] : Matrix{},
+                                   skip > 0 ? added : Vector{}, p, state);
+                 });
+    };
+    const Values whole = on(*gpu_, passes(rows, 0, false));
+    expect_close(whole, on(*cpu_, passes(rows, 0, false)), what, 2e-5, 0x1p-6);
+    EXPECT_TRUE(on(*gpu_, passes(rows, 0, true)) == whole) << what << ": each sequence alone";
+    for (const int32_t chunk : chunks) {
+      EXPECT_TRUE(on(*gpu_, passes(rows, chunk, chunk == 7)) == whole) << what << ": passes of " << chunk;
+    }
+  }
+
   std::unique_ptr<Context> gpu_, cpu_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   std::mt19937 random_{7};
@@ -186,6 +231,7 @@ TEST_P(RecurrentCuda, GatedDeltaRuleMatchesInEveryLayoutAndSplit) {
       {.n_q = 4, .n_k = 2, .n_v = 2, .dk = 14, .dv = 10},
       {.n_q = 2, .n_k = 2, .n_v = 4, .dk = 128, .dv = 128},
       {.n_q = 2, .n_k = 2, .n_v = 2, .dk = 64, .dv = 96, .negative_eigenvalues = true},
+      {.n_q = 2, .n_k = 2, .n_v = 24, .dk = 64, .dv = 128},  // three sequences fill a GPU, each alone does not
       {.n_q = 3, .n_k = 3, .n_v = 3, .dk = 32, .dv = 20, .read_before_write = true},
       {.n_q = 6, .n_k = 2, .n_v = 2, .dk = 46, .dv = 46, .read_before_write = true},
       {.n_q = 1, .n_k = 1, .n_v = 1, .dk = 200, .dv = 64},
@@ -226,47 +272,22 @@ TEST_P(RecurrentCuda, GatedDeltaRuleMatchesInEveryLayoutAndSplit) {
 }
 
 TEST_P(RecurrentCuda, DecayAttentionMatchesInEveryFormAndSplit) {
-  struct Case {
-    DecayHeads heads;
-    int form;  // 0 per head, 1 per token, 2 per channel
-    int skip;  // 0 none, 1 per head, 2 per channel
-  };
-  const Case cases[] = {{{4, 4, 2, 2, 6, 10}, 0, 0},  {{4, 4, 2, 4, 64, 64}, 0, 0},  {{2, 2, 2, 2, 128, 128}, 0, 1},
-                        {{4, 2, 2, 4, 16, 64}, 1, 1}, {{4, 1, 1, 4, 128, 64}, 1, 2}, {{3, 3, 3, 3, 20, 33}, 1, 0},
-                        {{4, 4, 2, 2, 12, 24}, 2, 0}, {{2, 2, 2, 2, 64, 128}, 2, 0}, {{2, 2, 2, 2, 256, 96}, 2, 0},
-                        {{1, 1, 1, 1, 400, 40}, 2, 0}};
-  for (const auto& [p, form, skip] : cases) {
-    const std::string what = "form " + std::to_string(form) + " dk " + std::to_string(p.dk) + " dv " +
-                             std::to_string(p.dv) + " heads " + std::to_string(p.n);
-    const Plan rows = plan(false, 3);
-    const auto n = static_cast<int64_t>(rows.rows.size());
-    const float scale = 1 / std::sqrt(static_cast<float>(p.dk));
-    const Table q = noise(n, p.n_q * p.dk, scale), k = noise(n, p.n_k * p.dk), v = noise(n, p.n_v * p.dv);
-    Table decay = noise(n, form == 2 ? p.n_k * p.dk : p.n, 0.3F, true), v_scale = noise(n, p.n, 1, true);
-    for (float& x : decay.values) x = -std::abs(x) - (form == 2 && x > 0.8F ? 30.F : 0.F);  // some channels forget all
-    Values constant = values(p.n, 0.1F);
-    for (float& x : constant) x = -std::abs(x);
-    const Values skips = values(skip == 2 ? int64_t{p.n} * p.dv : p.n);
-    const auto on = [&](Context& context, const std::vector<std::vector<int32_t>>& split) {
-      const Vector per_head = vector_on(context, constant), added = vector_on(context, skips);
-      return run(context, rows, split, decay_attention_state_bytes(context, p, form == 2),
-                 {&q, &k, &v, &decay, &v_scale}, p.n * p.dv,
-                 [&](Context& ctx, const Pass& pass, Matrix o, std::span<const Matrix> in, StateView state) {
-                   Decay by;
-                   if (form == 0) by.per_head = per_head;
-                   if (form == 1) by.per_token = in[3];
-                   if (form == 2) by.per_channel = in[3];
-                   decay_attention(ctx, pass, o, in[0], in[1], in[2], by, form == 1 ? in[4] : Matrix{},
-                                   skip > 0 ? added : Vector{}, p, state);
-                 });
-    };
-    const Values whole = on(*gpu_, passes(rows, 0, false));
-    expect_close(whole, on(*cpu_, passes(rows, 0, false)), what, 2e-5, 0x1p-6);
-    EXPECT_TRUE(on(*gpu_, passes(rows, 0, true)) == whole) << what << ": each sequence alone";
-    for (const int32_t chunk : {1, 7, 64, 100}) {
-      EXPECT_TRUE(on(*gpu_, passes(rows, chunk, chunk == 7)) == whole) << what << ": passes of " << chunk;
-    }
-  }
+  const DecayCase cases[] = {{{4, 4, 2, 2, 6, 10}, 0, 0},    {{4, 4, 2, 4, 64, 64}, 0, 0},
+                             {{2, 2, 2, 2, 128, 128}, 0, 1}, {{4, 2, 2, 4, 16, 64}, 1, 1},
+                             {{4, 1, 1, 4, 128, 64}, 1, 2},  {{3, 3, 3, 3, 20, 33}, 1, 0},
+                             {{4, 4, 2, 2, 12, 24}, 2, 0},   {{2, 2, 2, 2, 64, 128}, 2, 0},
+                             {{2, 2, 2, 2, 256, 96}, 2, 0},  {{1, 1, 1, 1, 400, 40}, 2, 0}};
+  for (const DecayCase& shape : cases) check_decay(shape, kShort, {1, 7, 64, 100});
+}
+
+// Prompts of several segments, whose shares of the state are summed up apart.
+TEST_P(RecurrentCuda, DecayAttentionMatchesOverSegments) {
+  const DecayCase cases[] = {{{2, 1, 1, 2, 128, 96}, 0, 0},
+                             {{3, 3, 3, 3, 20, 33}, 1, 1},
+                             {{2, 2, 2, 2, 256, 64}, 1, 0},
+                             {{2, 2, 2, 2, 64, 72}, 2, 0},
+                             {{1, 1, 1, 1, 256, 130}, 2, 0}};
+  for (const DecayCase& shape : cases) check_decay(shape, kLong, {100, 960, 1024, 1100});
 }
 
 TEST_P(RecurrentCuda, ConvolutionMatchesInEverySplit) {

@@ -1,5 +1,5 @@
-// What a chunk needs no state for: gates, scores P_ij = (q_i · k_j) e^{G_i − G_j} for j ≤ i, and for the delta rule
-// T = (I + A)⁻¹, A_ij = β_i (k_i · k_j) e^{G_i − G_j} for j < i (mixers.md 6.3). One block a chunk and output head.
+// What a chunk of the delta rule needs no state for: gates, scores P_ij = (q_i · k_j) e^{G_i − G_j} for j ≤ i, and T =
+// (I + A)⁻¹, A_ij = β_i (k_i · k_j) e^{G_i − G_j} for j < i (mixers.md 6.3). One block a chunk and output head.
 #include "engine/kernels/recurrent_chunk.cuh"
 
 namespace hayfork::engine::cuda {
@@ -19,8 +19,8 @@ constexpr int query_bytes() {  // A lies over the queries once these have been u
   return rows_bytes<kDim>() > kChunk * kAStride * 4 ? rows_bytes<kDim>() : kChunk * kAStride * 4;
 }
 template <int kDim>
-constexpr int shared_bytes(bool delta) {
-  return rows_bytes<kDim>() + (delta ? query_bytes<kDim>() + 3 * kHalf * kHalfStride * 4 : rows_bytes<kDim>());
+constexpr int shared_bytes() {
+  return rows_bytes<kDim>() + query_bytes<kDim>() + 3 * kHalf * kHalfStride * 4;
 }
 
 // One column of the inverse of I + a, a strictly lower triangular [32][32]: forward substitution in float32.
@@ -86,7 +86,7 @@ __device__ inline void invert(float* a, float* halves, bf16_t* to) {
   }
 }
 
-template <int kDim, Form kForm, bool kAligned>
+template <int kDim, bool kAligned>
 __global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant__ RecurrentCall call) {
   const int cell_index = call.first_cell + static_cast<int>(blockIdx.x), h = blockIdx.y;
   const bool of_output_rows = blockIdx.z == 1;
@@ -97,12 +97,12 @@ __global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant_
   const int stands = position == 0 ? 0 : *reinterpret_cast<const int*>(state_of(call, sequence.slot, j));
   const Cell cell = cell_at(sequence, at.index, position, stands);
   if (of_output_rows && !has_output_rows(call, cell)) return;
-  const bool inverts = kForm == Form::delta && !of_output_rows && h % readers == 0;
+  const bool inverts = !of_output_rows && h % readers == 0;
 
   extern __shared__ __align__(16) char shared[];
   bf16_t* const keys = reinterpret_cast<bf16_t*>(shared);
   bf16_t* const queries = reinterpret_cast<bf16_t*>(shared + rows_bytes<kDim>());
-  __shared__ float sums[kChunk], scales[kChunk];
+  __shared__ __align__(8) float sums[kChunk], scales[kChunk];
   __shared__ int asking[kChunk];
   if (threadIdx.x < kChunk) asking[threadIdx.x] = asking_row(call, cell, threadIdx.x, of_output_rows);
   __syncthreads();
@@ -120,7 +120,8 @@ __global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant_
     });
   }
   copy_async_commit();
-  chunk_gates(call, cell, j, sums, scales);
+  if (threadIdx.x < 32) chunk_gates(call, cell, j, sums, scales);
+  __syncthreads();
   if (h % readers == 0 && !of_output_rows && threadIdx.x < kChunk) {
     float* gates = reinterpret_cast<float*>(state_scratch(call, cell_index, j, kDim));
     gates[threadIdx.x] = sums[threadIdx.x];
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant_
       mma_bf16(kk[2 * n + 1], k[0], k[1], k[2], k[3], b[2], b[3]);
     }
   }
-  const bool before = kForm == Form::delta && call.before && of_output_rows;
+  const bool before = call.before && of_output_rows;
   bf16_t* const scores = scores_of(call, cell_index, h, of_output_rows);
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
@@ -162,7 +163,6 @@ __global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant_
 #pragma unroll
       for (int x = 0; x < 2; ++x) {
         p[x] = c + x < end ? qk[n][2 * half + x] * exp2_approx(decay - sums[c + x]) : 0.f;
-        if (kForm == Form::scalar) p[x] *= scales[c + x];
       }
       reinterpret_cast<uint32_t*>(scores)[(i * kChunk + c) / 2] = pack_bf16(p[0], p[1]);
     }
@@ -183,38 +183,17 @@ __global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant_
   invert(a, a + query_bytes<kDim>() / 4, reinterpret_cast<bf16_t*>(mine + kGateBytes));
 }
 
-template <int kDim>
-void launch(CudaContext& context, const RecurrentCall& call, dim3 grid, bool aligned) {
-  const auto run = [&](auto kernel, int bytes) {
-    HAY_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    kernel<<<grid, kThreads, static_cast<size_t>(bytes), context.stream()>>>(call);
-    HAY_LAUNCHED();
-  };
-  if (call.form == Form::delta) {
-    run(aligned ? scores_kernel<kDim, Form::delta, true> : scores_kernel<kDim, Form::delta, false>,
-        shared_bytes<kDim>(true));
-  } else {
-    run(aligned ? scores_kernel<kDim, Form::scalar, true> : scores_kernel<kDim, Form::scalar, false>,
-        shared_bytes<kDim>(false));
-  }
-}
-
 }  // namespace
 
-void chunk_scores(CudaContext& context, const RecurrentCall& call, int cells, bool output_rows, bool aligned) {
+void delta_scores(CudaContext& context, const RecurrentCall& call, int cells, bool output_rows, bool aligned) {
   const dim3 grid(static_cast<unsigned>(cells), static_cast<unsigned>(call.n_out), output_rows ? 2 : 1);
-  switch (padded_key_dim(call.dk)) {
-    case 16:
-      return launch<16>(context, call, grid, aligned);
-    case 32:
-      return launch<32>(context, call, grid, aligned);
-    case 64:
-      return launch<64>(context, call, grid, aligned);
-    case 128:
-      return launch<128>(context, call, grid, aligned);
-    default:
-      return launch<256>(context, call, grid, aligned);
-  }
+  with_key_dim(call.dk, [&](auto dim) {
+    constexpr int kDim = decltype(dim)::value, kBytes = shared_bytes<kDim>();
+    const auto kernel = aligned ? scores_kernel<kDim, true> : scores_kernel<kDim, false>;
+    allow_shared(context, kernel, kBytes);
+    kernel<<<grid, kThreads, kBytes, context.stream()>>>(call);
+    HAY_LAUNCHED();
+  });
 }
 
 }  // namespace hayfork::engine::cuda

@@ -1,0 +1,106 @@
+// Linear attention with decay over long prompts (mixers.md 4, 5, 7). The positions are cut into segments of
+// kSegmentChunks chunks on the absolute grid, so that a prompt fills the device although a state is a chain:
+//   local:   L of every segment but the last, from zero: L ← e^{G_end} L + Kᵀ (e^{G_end − G} V)   in parallel
+//   join:    S of every segment's begin, S ← e^{G_segment} S + L                                  in order
+//   answer:  O = e^{G} Q (e^{G_before} S + L) + P V, chunk by chunk from the segment's begin       in parallel
+// The state kept for the next pass is (S, L) of the segment that is open and the inputs of the open chunk (rulings A5):
+// every product and sum is the same wherever a pass begins or ends. The walk itself is segment_scan.cuh.
+#pragma once
+
+#include "engine/kernels/recurrent_chunk.cuh"
+
+namespace hayfork::engine::cuda {
+
+constexpr int kColumns = 64;  // of a state, a block
+static_assert(kColumns == kChunk && kColumns % kStepColumns == 0);
+
+// One segment's part of a pass, and a block's columns of a state.
+class SegmentPart {
+ public:
+  __device__ SegmentPart(const RecurrentCall& call, const SequenceSpans& sequence, const Piece& piece, int j, int slice)
+      : call_(call),
+        sequence_(sequence),
+        piece_(piece),
+        j_(j),
+        column_(slice * kColumns),
+        key_head_(j_ * call.n_k / call.n),
+        value_head_(j_ * call.n_v / call.n),
+        position_(first_position(call, sequence)) {
+    const Mark mark =
+        mark_at(reinterpret_cast<const int*>(state_of(call, sequence.slot, j_)) + column_ / kStepColumns, position_);
+    stands_ = mark.stands;
+    first_local_ = piece.index == 0 && mark.has_local;
+  }
+
+ protected:
+  __device__ int cell_index(int c) const { return sequence_.first_cell + piece_.first_cell + c; }
+  __device__ Cell cell(int c) const {
+    const int stands = piece_.index == 0 ? stands_ : 0;  // later segments begin after it
+    return cell_at(sequence_, call_.pass.cells[cell_index(c)].index, position_, stands);
+  }
+  __device__ const bf16_t* queries() const {
+    return static_cast<const bf16_t*>(call_.q) + j_ * call_.n_q / call_.n_out * call_.dk;
+  }
+  // The matrix that the segment's L begins with, where it does not begin with zero.
+  __device__ const float* first_local() const {
+    return !kept_here() ? slot_of(call_, sequence_, sequence_.n_slots - 1, j_)  // the join put it there
+                        : kept_local(call_, sequence_.slot, j_);
+  }
+  __device__ bool kept_here() const { return sequence_.n_slots == 0; }
+  // Sums of log decays since S begin with this in row `row` of the state.
+  __device__ float first_sum(int row) const {
+    if (!first_local_ || row >= call_.dk) return 0;
+    return kept_sums(call_, sequence_.slot, j_)[call_.form == Form::channel ? row : 0];
+  }
+  // Column x of the slice.
+  __device__ float skip_of(int x) const {
+    if (!call_.skip_per_channel) return call_.skip[j_];
+    return column_ + x < call_.dv ? call_.skip[static_cast<int64_t>(j_) * call_.dv + column_ + x] : 0.f;
+  }
+  // Columns x and x + 1 of the slice at row i of the chunk; v: its values there.
+  template <bool kAligned>
+  __device__ void write_pair(const Cell& at, int i, int x, float2 y, float2 v) const {
+    if (call_.skip != nullptr) {
+      y.x = fmaf(skip_of(x), v.x, y.x);
+      y.y = fmaf(skip_of(x + 1), v.y, y.y);
+    }
+    bf16_t* const to =
+        static_cast<bf16_t*>(call_.o) + at.row(i) * call_.o_stride + static_cast<int64_t>(j_) * call_.dv + column_ + x;
+    if (kAligned) {
+      if (column_ + x < call_.dv) *reinterpret_cast<uint32_t*>(to) = pack_bf16(y.x, y.y);
+    } else {
+      if (column_ + x < call_.dv) to[0] = __float2bfloat16_rn(y.x);
+      if (column_ + x + 1 < call_.dv) to[1] = __float2bfloat16_rn(y.y);
+    }
+  }
+  // P at row i, columns x and x + 1, of q · k; sums and scales: the chunk's gates.
+  __device__ static uint32_t score_pair(int i, int x, float2 qk, const float* sums) {
+    const float2 before = *reinterpret_cast<const float2*>(sums + x);
+    const float2 scale = *reinterpret_cast<const float2*>(sums + kChunk + x);
+    return pack_bf16(x <= i ? qk.x * exp2_approx(sums[i] - before.x) * scale.x : 0.f,
+                     x + 1 <= i ? qk.y * exp2_approx(sums[i] - before.y) * scale.y : 0.f);
+  }
+  // The first operand's fragment of K for rows k … k + 15, each times e^{G_end − G} and the value's scale.
+  __device__ static void weigh_keys(uint32_t (&a)[4], const float* sums, int k) {
+    const float2 low = weights(sums, k + static_cast<int>(threadIdx.x) % 4 * 2);
+    const float2 high = weights(sums, k + static_cast<int>(threadIdx.x) % 4 * 2 + 8);
+    a[0] = weighted_pair(a[0], low), a[1] = weighted_pair(a[1], low);
+    a[2] = weighted_pair(a[2], high), a[3] = weighted_pair(a[3], high);
+  }
+
+  const RecurrentCall& call_;
+  const SequenceSpans& sequence_;
+  const Piece& piece_;
+  int j_, column_, key_head_, value_head_, position_, stands_;
+  bool first_local_;
+
+ private:
+  __device__ static float2 weights(const float* sums, int row) {
+    const float end = sums[kChunk - 1];
+    const float2 sum = *reinterpret_cast<const float2*>(sums + row);
+    const float2 scale = *reinterpret_cast<const float2*>(sums + kChunk + row);
+    return {exp2_approx(end - sum.x) * scale.x, exp2_approx(end - sum.y) * scale.y};
+  }
+};
+
+}  // namespace hayfork::engine::cuda

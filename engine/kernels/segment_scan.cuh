@@ -1,0 +1,340 @@
+// The walks over segments (segment.cuh).
+#pragma once
+
+#include "engine/kernels/segment.cuh"
+#include "engine/kernels/state_tile.cuh"
+
+namespace hayfork::engine::cuda {
+
+constexpr int kSegmentThreads = 256;
+constexpr int kTileStride = kColumns + kPad;  // of V, P, S in shared memory
+
+// Shared memory of one kernel, in bytes: what every stage holds, and the rest.
+template <int kDim, Form kForm, bool kAnswers>
+struct SegmentLayout {
+  static constexpr int kRows = kChunk * (kDim + kPad) * 2, kTile = kChunk * kTileStride * 2;
+  static constexpr int kKeys = 0, kValues = kRows, kGates = kValues + kTile,
+                       kScores = kGates + (kForm == Form::channel ? kDim * 4 : static_cast<int>(kGateBytes)),
+                       kStage = kScores + (kForm == Form::channel && kAnswers ? kTile : 0);
+  static constexpr int kState = 0, kQueries = kAnswers ? kDim * kTileStride * 2 : 0,
+                       kProducts = kQueries + (kAnswers ? kRows : 0),
+                       kFixed = kProducts + (kForm == Form::scalar && kAnswers ? kTile : 0);
+  static constexpr int kStages = kAnswers || kDim > 128 ? 2 : 3;
+  static constexpr int kBytes = kFixed + kStages * kStage;
+};
+
+template <int kDim, Form kForm, bool kAligned, bool kAnswers>
+class Segment : SegmentPart {
+  using L = SegmentLayout<kDim, kForm, kAnswers>;
+  using State = StateTile<kDim, kColumns>;
+  static constexpr int kStride = kDim + kPad;
+
+ public:
+  __device__ Segment(const RecurrentCall& call, const SequenceSpans& sequence, const Piece& piece, int j, int slice,
+                     char* shared)
+      : SegmentPart(call, sequence, piece, j, slice),
+        shared_(shared),
+        warp_(threadIdx.x / 32),
+        g_(threadIdx.x % 32 / 4),
+        t_(threadIdx.x % 4) {}
+
+  // Everything of the segment that lies before its end goes into L, which ends up in the scratch.
+  __device__ void sum_up() {
+    load_local(kept_local(call_, sequence_.slot, j_));
+    load_sums();
+    const int n = piece_.n_cells;
+#pragma unroll
+    for (int c = 0; c + 1 < L::kStages; ++c) {
+      if (c < n) fetch_inputs(c, c);
+      copy_async_commit();
+    }
+    int stage = 0, free_stage = L::kStages - 1;  // of this chunk; of the one before
+    for (int c = 0; c < n; ++c) {
+      copy_async_wait<L::kStages - 2>();
+      __syncthreads();  // the chunk is here, and everybody is done with the one before
+      if (c + L::kStages - 1 < n) fetch_inputs(c + L::kStages - 1, free_stage);
+      copy_async_commit();
+      add(stage);
+      free_stage = stage;
+      stage = stage + 1 == L::kStages ? 0 : stage + 1;
+    }
+    local_.store(slot_of(call_, sequence_, piece_.index, j_), call_.dk, call_.dv, column_);
+    if (column_ == 0) store_sums(slot_sums(call_, sequence_, piece_.index, j_));
+  }
+
+  __device__ void answer() {
+    const bool last = piece_.is_last(sequence_);
+    load_local(first_local());
+    float* const kept = kept_state(call_, sequence_.slot, j_);
+    if (kept_here() && position_ == 0) {
+      start_.clear();
+      start_.store(kept, call_.dk, call_.dv, column_);
+    } else {
+      start_.load(last ? kept : slot_of(call_, sequence_, piece_.index, j_), call_.dk, call_.dv, column_);
+    }
+    load_sums();
+    const int n = piece_.n_cells;
+    fetch_inputs(0, 0);
+    fetch_queries(0);
+    copy_async_commit();
+    publish();
+    for (int c = 0; c < n; ++c) {
+      const int stage = c % 2;
+      copy_async_wait<0>();
+      __syncthreads();  // the chunk and the state are here, and everybody is done with the chunk before
+      if (c + 1 < n) fetch_inputs(c + 1, 1 - stage);
+      copy_async_commit();
+      chunk(c, stage, c + 1 < n);
+      if (c + 1 < n) {
+        add(stage);
+        publish();
+      }
+    }
+    if (last && n > 1) local_.store(kept_local(call_, sequence_.slot, j_), call_.dk, call_.dv, column_);
+  }
+
+ private:
+  __device__ bf16_t* tile(int offset) const {
+    return reinterpret_cast<bf16_t*>(shared_ + offset);
+  }
+  __device__ bf16_t* staged(int stage, int offset) const {
+    return tile(L::kFixed + stage * L::kStage + offset);
+  }
+  __device__ const float* gates(int stage) const {
+    return reinterpret_cast<const float*>(staged(stage, L::kGates));
+  }
+
+  __device__ void fetch_inputs(int c, int stage) const {
+    const Cell at = cell(c);
+    const char* const mine = state_scratch(call_, cell_index(c), j_, kDim);
+    if constexpr (kForm == Form::channel) {
+      const bf16_t* scaled = reinterpret_cast<const bf16_t*>(mine + kGateBytes) + kChunk * kDim;
+      load_even_rows<kChunk, kDim, kSegmentThreads>(staged(stage, L::kKeys), scaled, kDim, kDim);
+      if constexpr (kAnswers)
+        load_even_rows<kChunk, kChunk, kSegmentThreads>(staged(stage, L::kScores),
+                                                        scores_of(call_, cell_index(c), j_, false), kChunk, kChunk);
+    } else {
+      if (kAligned && at.is_whole()) {
+        load_even_rows<kChunk, kDim, kSegmentThreads>(staged(stage, L::kKeys), key_row(call_, at, 0, key_head_),
+                                                      call_.k_stride, call_.dk);
+      } else {
+        load_rows<kChunk, kDim, kAligned, kSegmentThreads>(staged(stage, L::kKeys), call_.dk, call_.k,
+                                                           [&](int i) { return key_row(call_, at, i, key_head_); });
+      }
+    }
+    constexpr int kGateFloats = kForm == Form::channel ? kDim : 2 * kChunk;
+    const char* const from = kForm == Form::channel ? mine + kGateBytes + kChunk * kDim * 4 : mine;
+    if (threadIdx.x < kGateFloats / 4)
+      copy_async_16(shared_address(reinterpret_cast<char*>(staged(stage, L::kGates)) + threadIdx.x * 16),
+                    from + threadIdx.x * 16, 16);
+    const int width = call_.dv - column_;
+    if (kAligned && at.is_whole()) {
+      load_even_rows<kChunk, kColumns, kSegmentThreads>(
+          staged(stage, L::kValues), value_row(call_, at, 0, value_head_) + column_, call_.v_stride, width);
+    } else {
+      load_rows<kChunk, kColumns, kAligned, kSegmentThreads>(staged(stage, L::kValues), width, call_.v, [&](int i) {
+        const bf16_t* row = value_row(call_, at, i, value_head_);
+        return row == nullptr ? row : row + column_;
+      });
+    }
+  }
+  __device__ void fetch_queries(int c) const {
+    bf16_t* const to = tile(L::kQueries);
+    if constexpr (kForm == Form::channel) {
+      const char* const mine = state_scratch(call_, cell_index(c), j_, kDim);
+      load_even_rows<kChunk, kDim, kSegmentThreads>(to, reinterpret_cast<const bf16_t*>(mine + kGateBytes), kDim, kDim);
+    } else {
+      const Cell at = cell(c);
+      const bf16_t* const q = queries();
+      if (kAligned && at.is_whole()) {
+        load_even_rows<kChunk, kDim, kSegmentThreads>(to, q + at.row(0) * call_.q_stride, call_.q_stride, call_.dk);
+        return;
+      }
+      load_rows<kChunk, kDim, kAligned, kSegmentThreads>(to, call_.dk, call_.k, [&](int i) -> const bf16_t* {
+        const int row = asking_row(call_, at, i, false);
+        return row < 0 ? nullptr : q + row * call_.q_stride;
+      });
+    }
+  }
+
+  // ---- the state
+  __device__ void load_local(const float* from) {
+    if (first_local_) {
+      local_.load(from, call_.dk, call_.dv, column_);
+    } else {
+      local_.clear();
+    }
+  }
+  // Sums of log decays since S, of this thread's rows.
+  __device__ void load_sums() {
+#pragma unroll
+    for (int m = 0; m < State::kDown; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) sums_[m][half] = first_sum(State::row(m, half));
+  }
+  __device__ void store_sums(float* to) const {
+    if constexpr (kForm == Form::channel) {
+      if (t_ != 0 || State::first_tile() != 0) return;
+#pragma unroll
+      for (int m = 0; m < State::kDown; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          if (State::row(m, half) < call_.dk) to[State::row(m, half)] = sums_[m][half];
+    } else {
+      if (threadIdx.x == 0) *to = sums_[0][0];
+    }
+  }
+  // What the chunk's queries see of earlier chunks, for the tensor cores.
+  __device__ void publish() const {
+    bf16_t* const s = tile(L::kState);
+    float kept[State::kDown][2];
+#pragma unroll
+    for (int m = 0; m < State::kDown; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) kept[m][half] = exp2_approx(sums_[m][half]);
+    State::for_tile([&](int m, int n, int half, int at) {
+      const float* const start = &start_.x[m][n][2 * half];
+      const float* const local = &local_.x[m][n][2 * half];
+      *reinterpret_cast<uint32_t*>(s + at) =
+          pack_bf16(fmaf(kept[m][half], start[0], local[0]), fmaf(kept[m][half], start[1], local[1]));
+    });
+  }
+
+  // ---- products
+  // L ← e^{end} L + (K ⊙ weight)ᵀ V.
+  __device__ void add(int stage) {
+    const float* const sums = gates(stage);
+    local_.scale([&](int m, int half) {
+      const float end = sums[kForm == Form::channel ? State::row(m, half) : kChunk - 1];
+      sums_[m][half] += end;
+      return exp2_approx(end);
+    });
+    local_.add(staged(stage, L::kKeys), staged(stage, L::kValues), [&](uint32_t(&a)[4], int k) {
+      if constexpr (kForm == Form::scalar) weigh_keys(a, sums, k);
+    });
+  }
+
+  // Rows 32 · (warp mod 2) … and columns 16 · (warp / 2) … of the 64 × 64 products.
+  __device__ int row_of(int m, int half) const {
+    return warp_ % 2 * 32 + m * 16 + g_ + half * 8;
+  }
+  __device__ int column_of(int n) const {
+    return warp_ / 2 * 16 + n * 8 + 2 * t_;
+  }
+
+  __device__ void chunk(int c, int stage, bool more) {
+    const float* const sums = gates(stage);
+    const bf16_t* const queries = tile(L::kQueries);
+    const bf16_t* const keys = staged(stage, L::kKeys);
+    const bf16_t* const values = staged(stage, L::kValues);
+    bf16_t* const scores = kForm == Form::channel ? staged(stage, L::kScores) : tile(L::kProducts);
+    const int across = warp_ / 2 * 16;
+    float out[2][2][4] = {}, qk[2][2][4] = {};
+#pragma unroll 4
+    for (int k = 0; k < kDim; k += 16) {
+      uint32_t a[2][4], s[4], b[4];
+      load_b(s, tile(L::kState) + k * kTileStride + across, kTileStride);
+      if constexpr (kForm == Form::scalar) load_b_transposed(b, keys + across * kStride + k, kStride);
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        load_a(a[m], queries + (warp_ % 2 * 32 + m * 16) * kStride + k, kStride);
+        mma_bf16(out[m][0], a[m][0], a[m][1], a[m][2], a[m][3], s[0], s[1]);
+        mma_bf16(out[m][1], a[m][0], a[m][1], a[m][2], a[m][3], s[2], s[3]);
+        if constexpr (kForm == Form::scalar) {
+          if (across > warp_ % 2 * 32 + m * 16) continue;  // above the diagonal
+          mma_bf16(qk[m][0], a[m][0], a[m][1], a[m][2], a[m][3], b[0], b[1]);
+          mma_bf16(qk[m][1], a[m][0], a[m][1], a[m][2], a[m][3], b[2], b[3]);
+        }
+      }
+    }
+    if constexpr (kForm == Form::scalar) {
+#pragma unroll
+      for (int m = 0; m < 2; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int i = row_of(m, half);
+          const float decay = exp2_approx(sums[i]);
+#pragma unroll
+          for (int n = 0; n < 2; ++n) {
+            const int x = column_of(n);
+            *reinterpret_cast<uint32_t*>(scores + i * kTileStride + x) =
+                score_pair(i, x, {qk[m][n][2 * half], qk[m][n][2 * half + 1]}, sums);
+            out[m][n][2 * half] *= decay, out[m][n][2 * half + 1] *= decay;
+          }
+        }
+    }
+    __syncthreads();  // the scores are here; the queries and the state have been used
+    if (more) fetch_queries(c + 1);
+    copy_async_commit();
+#pragma unroll
+    for (int k = 0; k < kChunk; k += 16) {
+      if (k > warp_ % 2 * 32 + 16) continue;
+      uint32_t b[4];
+      load_b(b, values + k * kTileStride + across, kTileStride);
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
+        if (k > warp_ % 2 * 32 + m * 16) continue;
+        uint32_t a[4];
+        load_a(a, scores + (warp_ % 2 * 32 + m * 16) * kTileStride + k, kTileStride);
+        mma_bf16(out[m][0], a[0], a[1], a[2], a[3], b[0], b[1]);
+        mma_bf16(out[m][1], a[0], a[1], a[2], a[3], b[2], b[3]);
+      }
+    }
+    write(cell(c), out, values);
+  }
+
+  __device__ void write(const Cell& at, const float (&out)[2][2][4], const bf16_t* values) const {
+#pragma unroll
+    for (int m = 0; m < 2; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int i = row_of(m, half);
+        if (i < at.fresh || i >= at.hi) continue;
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          const int x = column_of(n);
+          const auto* const v = reinterpret_cast<const __nv_bfloat162*>(values + i * kTileStride + x);
+          write_pair<kAligned>(at, i, x, {out[m][n][2 * half], out[m][n][2 * half + 1]}, __bfloat1622float2(*v));
+        }
+      }
+  }
+
+  char* shared_;
+  int warp_, g_, t_;
+  float sums_[State::kDown][2];
+  State start_, local_;
+};
+
+template <int kDim, Form kForm, bool kAligned, bool kAnswers>
+__global__ void __launch_bounds__(kSegmentThreads, kAnswers&& kDim > 128 ? 1 : 2)
+    segment_kernel(const __grid_constant__ RecurrentCall call, int sequences) {
+  // Slices of a head, then heads, then segments: what lies together in memory is read together.
+  const int slices = (call.dv + kColumns - 1) / kColumns, index = static_cast<int>(blockIdx.x);
+  const int slice = index % slices, j = index / slices % call.n, item = index / slices / call.n;
+  const SequenceSpans sequence = call.pass.sequences[call.first_sequence + item % sequences];
+  const Piece piece = piece_of(call, sequence, item / sequences);
+  if (piece.n_cells <= 0) return;
+  extern __shared__ __align__(16) char shared[];
+  Segment<kDim, kForm, kAligned, kAnswers> segment(call, sequence, piece, j, slice, shared);
+  if constexpr (kAnswers) {
+    segment.answer();
+  } else {
+    if (!piece.is_last(sequence)) segment.sum_up();
+  }
+}
+
+template <Form kForm, bool kAnswers>
+void launch_segments(CudaContext& context, const RecurrentCall& call, int sequences, int pieces, bool aligned) {
+  const auto blocks = static_cast<unsigned>((call.dv + kColumns - 1) / kColumns * call.n * sequences * pieces);
+  with_key_dim(call.dk, [&](auto dim) {
+    constexpr int kDim = decltype(dim)::value;
+    constexpr int kBytes = SegmentLayout<kDim, kForm, kAnswers>::kBytes;
+    const auto kernel =
+        aligned ? segment_kernel<kDim, kForm, true, kAnswers> : segment_kernel<kDim, kForm, false, kAnswers>;
+    allow_shared(context, kernel, kBytes);
+    kernel<<<blocks, kSegmentThreads, kBytes, context.stream()>>>(call, sequences);
+    HAY_LAUNCHED();
+  });
+}
+
+}  // namespace hayfork::engine::cuda

@@ -1,0 +1,12 @@
+// Segments of linear attention with a decay per channel.
+#include "engine/kernels/segment_scan.cuh"
+
+namespace hayfork::engine::cuda {
+
+void channel_segments(CudaContext& context, const RecurrentCall& call, int sequences, int pieces, bool aligned,
+                      bool answers) {
+  if (answers) return launch_segments<Form::channel, true>(context, call, sequences, pieces, aligned);
+  launch_segments<Form::channel, false>(context, call, sequences, pieces, aligned);
+}
+
+}  // namespace hayfork::engine::cuda
