@@ -374,7 +374,7 @@ ForwardResult Transformer::forward(Context& context, const Pass& pass, Cache& ca
   return result;
 }
 
-// Tables of a length's own are where the sequence's are. (Recurrent states are at slots, which kernels read of the pass.)
+// Tables of a length's own are where the sequence's are; recurrent states are at slots, which kernels read of the pass.
 bool Transformer::records() const {
   return std::none_of(spec_.ropes.begin(), spec_.ropes.end(),
                       [](const auto& rope) { return rope.depends_on_length(); });
