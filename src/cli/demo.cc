@@ -212,8 +212,8 @@ int run(const DemoOptions& options, Console& console) {
   const std::string report = write_report(out);
   console.out(
       "\nWhat to look at: the needle's depth runs down, the context's length to the right; a bright cell means "
-      "found. which_number and questions ask for a number told anywhere in a text, endings and corpus_loss need "
-      "no far context.\n");
+      "found. which_number and questions ask for a number told anywhere in a text, endings needs no far context, and "
+      "corpus_loss is low where sentences that come again are known again.\n");
   for (const Shown& shown : all) console.out("  " + what_it_shows(shown) + "\n");
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   console.out(fmt::format(
