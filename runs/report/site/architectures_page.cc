@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 #include "base/error.h"
 #include "runs/compare.h"
@@ -142,15 +144,30 @@ void row(PageContext& page, const Difference& d, double reach, Html& html) {
   html.close();
 }
 
+// The rows of one task, on a scale of their own: metrics have different units.
+void task_rows(PageContext& page, std::span<const Difference* const> rows, Html& html) {
+  double reach = 0.02;
+  for (const Difference* d : rows) {
+    const metrics::PairedResult& r = d->row.result;
+    reach = std::max(reach, std::abs(r.gain));
+    if (r.interval) reach = std::max({reach, std::abs(r.interval->low), std::abs(r.interval->high)});
+  }
+  html.open("tr", {{"class", "head"}});
+  html.element("th", {{"scope", "rowgroup"}, {"colspan", "9"}}, rows[0]->row.task + ", " + rows[0]->row.metric);
+  html.close();
+  for (const Difference* d : rows) row(page, *d, reach, html);
+  html.open("tr");
+  html.element("td", "");
+  html.open("td");
+  html.graphic(scale_svg(reach));
+  html.close();
+  html.close();
+}
+
 void forest(PageContext& page, const std::vector<Difference>& all, bool want_long, Html& html) {
   std::vector<const Difference*> rows;
-  double reach = 0.02;
   for (const Difference& d : all) {
-    if (d.is_long != want_long) continue;
-    rows.push_back(&d);
-    reach = std::max(reach, std::abs(d.row.result.gain));
-    if (d.row.result.interval)
-      reach = std::max({reach, std::abs(d.row.result.interval->low), std::abs(d.row.result.interval->high)});
+    if (d.is_long == want_long) rows.push_back(&d);
   }
   if (rows.empty()) return;
   html.element("h2", want_long ? "Long context" : "Short context");
@@ -168,22 +185,10 @@ void forest(PageContext& page, const std::vector<Difference>& all, bool want_lon
   html.close();
   html.close();
   html.open("tbody");
-  std::string task;
-  for (const Difference* d : rows) {
-    if (d->row.task != task) {
-      task = d->row.task;
-      html.open("tr", {{"class", "head"}});
-      html.element("th", {{"scope", "rowgroup"}, {"colspan", "9"}}, task + ", " + d->row.metric);
-      html.close();
-    }
-    row(page, *d, reach, html);
+  for (size_t from = 0, to = 0; from < rows.size(); from = to) {
+    while (to < rows.size() && rows[to]->row.task == rows[from]->row.task) ++to;
+    task_rows(page, std::span(rows).subspan(from, to - from), html);
   }
-  html.open("tr");
-  html.element("td", "");
-  html.open("td");
-  html.graphic(scale_svg(reach));
-  html.close();
-  html.close();
   html.close();
   html.close();
   html.close();
