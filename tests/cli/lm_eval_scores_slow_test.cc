@@ -122,6 +122,11 @@ TEST(LmEvalScores, EveryTaskScoresAsUpstream) {
   }
 }
 
+// The same windows in float64, by transformers 5.24 and torch 2.15. Upstream's float32 lies 9e-6 a token above: torch's
+// log_softmax adds 49,152 exponentials in float32 lanes and loses the smallest. That is no error to repeat.
+const std::map<std::string, double> kFloat64 = {{"two_windows", -1668.2554650619597},
+                                                {"three_windows", -4386.374628036103}};
+
 TEST(LmEvalScores, RollingLossIsUpstreams) {
   HAY_NEED_SMOLLM2(model);
   HAY_NEED_DATA(golden, "golden/lm_eval/rolling_wikitext.json.xz");
@@ -144,8 +149,12 @@ TEST(LmEvalScores, RollingLossIsUpstreams) {
   for (size_t i = 0; i < all["documents"].size(); ++i) {
     const json& document = all["documents"][i];
     const tasks::SampleScore& score = ours.scores.at(static_cast<int64_t>(i));
-    EXPECT_NEAR(*metric(score, "loglikelihood"), document["loglikelihood"].get<double>(),
-                1e-3 * static_cast<double>(document["windows"].size()));
+    const double loglikelihood = *metric(score, "loglikelihood");
+    EXPECT_NEAR(loglikelihood, document["loglikelihood"].get<double>(),
+                1.2e-5 * static_cast<double>(document["ids"].size()));
+    if (const auto exact = kFloat64.find(document["name"]); exact != kFloat64.end()) {
+      EXPECT_NEAR(loglikelihood, exact->second, 1e-3);
+    }
     EXPECT_EQ(metric(score, "words"), document["words"].get<double>());
     EXPECT_EQ(metric(score, "bytes"), document["bytes"].get<double>());
   }
