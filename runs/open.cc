@@ -104,10 +104,12 @@ constexpr int kReadCacheKib = 64 << 10, kWriteCacheKib = 16 << 10;
 // written and flushed once.
 constexpr int kCheckpointPages = 16384;
 
-void set_up(Connection& db, const StoreOptions& options, int cache_kib) {
+void set_cache(Connection& db, int kib) { db.exec(fmt::format("PRAGMA cache_size = -{}", kib)); }  // reads the file
+
+// Before anything reads the file.
+void set_up(Connection& db, const StoreOptions& options) {
   sqlite3_busy_timeout(db.handle(), options.busy_timeout_ms);
   db.exec("PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON");
-  db.exec(fmt::format("PRAGMA cache_size = -{}", cache_kib));
   if (options.max_pages > 0) db.exec(fmt::format("PRAGMA max_page_count = {}", options.max_pages));
 }
 
@@ -115,7 +117,7 @@ void set_up(Connection& db, const StoreOptions& options, int cache_kib) {
 // memory need not be shared.
 std::unique_ptr<Connection> connect(const fs::path& path, const StoreOptions& options, bool alone) {
   auto db = std::make_unique<Connection>(uri_of(path, ""), path.string(), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-  set_up(*db, options, kWriteCacheKib);
+  set_up(*db, options);
   if (alone) db->exec("PRAGMA locking_mode = EXCLUSIVE");  // before it reads: later has no effect on an open WAL
   return db;
 }
@@ -153,8 +155,9 @@ void set_journal(std::unique_ptr<Connection>& db, const fs::path& path, const Ev
 std::unique_ptr<Connection> open_to_read(const fs::path& path, const StoreOptions& options, int64_t magic) {
   check_locks(path, magic);
   auto db = std::make_unique<Connection>(read_uri(path), path.string(), SQLITE_OPEN_READONLY);
-  set_up(*db, options, kReadCacheKib);
+  set_up(*db, options);
   check_version(*db, migrations(), true);
+  set_cache(*db, kReadCacheKib);
   db->exec("PRAGMA query_only = ON");
   return db;
 }
@@ -218,6 +221,7 @@ std::unique_ptr<Connection> open_database(const fs::path& path, OpenMode mode, c
   migrate(*db, path, migrations(), events);
   check_version(*db, migrations(), true);
   set_journal(db, path, events, options, magic, alone);
+  set_cache(*db, kWriteCacheKib);
   return db;
 }
 

@@ -53,7 +53,7 @@ TEST(Program, SuggestsTheFlagThatWasMeant) {
   const ProcessResult result = hayfork({"run", "--model", "m", "--tasks", "niah", "--lenghts", "4k"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("unknown flag --lenghts"));
-  EXPECT_THAT(result.err, HasSubstr("did you mean --lengths?"));
+  EXPECT_THAT(result.err, HasSubstr("did you mean --lengths or --length?"));
 }
 
 TEST(Program, SuggestsThePartThatWasMeant) {

@@ -90,7 +90,7 @@ TEST_F(SettingsTest, UnknownKeysAreErrorsWithASuggestion) {
   const ProcessResult result = run({"list", "runs"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("unknown key \"lenghts\""));
-  EXPECT_THAT(result.err, HasSubstr("did you mean lengths?"));
+  EXPECT_THAT(result.err, HasSubstr("did you mean lengths or length?"));
   write(root() / "hayfork.yaml", "run: {smaples: 4}\n");
   EXPECT_THAT(run({"list", "runs"}).err, HasSubstr("did you mean samples?"));
   write(root() / "hayfork.yaml", "rnu: {samples: 4}\n");
