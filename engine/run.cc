@@ -13,6 +13,14 @@ namespace {
 // whoever resumes).
 constexpr int32_t kDrainTokens = 64;
 
+// Blocks of a haystack and its edits, as plan_cache() counts them, where at least half of the rows are taken over.
+int32_t guarded_blocks(const Agenda& agenda, int64_t reach, bool two_streams) {
+  if (reach == 0 || 2 * rows_taken_over(agenda, reach, two_streams) < agenda.base_rows()) return 0;
+  int32_t longest = 0;
+  for (int32_t id = 0; id < agenda.trie().size(); ++id) longest = std::max(longest, agenda.trie().node(id).end);
+  return 2 * ((longest + kBlockTokens - 1) / kBlockTokens);
+}
+
 }  // namespace
 
 Run::Run(RunTools tools, const Agenda& agenda, const CacheNeeds& needs, const MemoryPlan& plan, Answers& answers)
@@ -28,6 +36,7 @@ Run::Run(RunTools tools, const Agenda& agenda, const CacheNeeds& needs, const Me
       reach_tokens_(plan.reach_tokens),
       windowed_(tools.cache.windowed()),
       kept_blocks_(tools.cache),
+      guarded_blocks_(guarded_blocks(agenda, plan.reach_tokens, two_streams_)),
       states_(static_cast<size_t>(agenda.trie().size())),
       generations_(agenda.generations().size()) {
   for (int32_t id = agenda.trie().size(); id-- > 0;) {
@@ -53,6 +62,7 @@ Outcome Run::go(const StopFlag& stop) {
       begin_drain();
     }
     if (const bool room = prefill_rows_ < chunk_; room != std::exchange(had_room_, room) && room) may_admit_ = true;
+    if (lanes_.empty()) may_admit_ = true;  // what is guarded beside running sequences is not guarded now
     while (may_admit_ && lanes_.size() < batch_size_) may_admit_ = admit();
     if (lanes_.empty() && !flights_.empty()) {
       collect();
@@ -134,7 +144,7 @@ bool Run::reserve(int32_t parent, int32_t child) {
   const auto fits = [&](int32_t more) {
     return std::equal(need.begin(), need.end(), budget_.begin(), [&](int32_t n, int32_t b) { return n <= b + more; });
   };
-  if (!fits(kept_blocks_.size())) return false;
+  if (!fits(kept_blocks_.size() - (lanes_.empty() ? 0 : guarded_blocks_))) return false;
   while (!fits(0)) {
     kept_blocks_.evict();
     for (int32_t& amount : budget_) ++amount;

@@ -160,6 +160,9 @@ class Run {
   const int64_t reach_tokens_;
   const bool windowed_;     // the cache frees blocks behind windows
   BlockStore kept_blocks_;  // each takes one of every kind from the budget
+  // Where most rows are taken over (a sweep of needle depths): as many blocks, kept or to be kept, come before another
+  // sequence beside those that run. Else 0: they give way.
+  const int32_t guarded_blocks_;
   std::vector<NodeState> states_;
   std::vector<std::unique_ptr<Generation>> generations_;
   std::vector<int32_t> open_;  // nodes with children to start; the last one first

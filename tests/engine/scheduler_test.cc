@@ -432,6 +432,29 @@ TEST(Scheduler, SweepsAreAnsweredTheSameWithLittleMemoryAndInsertedNeedles) {
   }
 }
 
+// Memory for a few of the prompts alone: what is kept of them comes before more of them at once, which decode for long.
+TEST(Scheduler, ASweepReusesWithRoomForAFewSequences) {
+  HashModel model({.layers = {Layer::window, Layer::window}, .window = 40, .two_streams = true});
+  Rng rng(10);
+  constexpr int64_t kLength = 3000, kNew = 40;
+  std::vector<Request> requests = depth_sweep(rng, kLength, 20, false);
+  for (Request& request : requests) {
+    if (auto* generate = std::get_if<GenerateRequest>(&request)) generate->max_new_tokens = kNew;
+  }
+  const std::vector<std::string> want = all_expected(model, requests);
+  const int64_t block = Cache::bytes_per_block(model.state_specs(), DType::f32);
+  for (const int64_t n_sequences : {2, 3, 4, 6}) {
+    SchedulerOptions options;
+    options.memory.batch_size = 8;
+    options.memory.chunk = 512;
+    options.memory.bytes = n_sequences * (kLength / kBlockTokens + 2) * block + 100 * (2 * 528 + 34);
+    model.n_base_rows = 0;
+    EXPECT_EQ(run(model, requests, options).answers, want) << n_sequences;
+    // As above: each edit's needle and reach, once more where the one before it was; then what is decoded.
+    EXPECT_LT(model.n_base_rows, kLength + 12 * (20 + 79 + kPieceTokens + 3) + 3 * 5 + 11 * (kNew - 1)) << n_sequences;
+  }
+}
+
 // Keys that only output rows still read may lie elsewhere.
 TEST(Scheduler, AnswersTheSameWithKeysParked) {
   HashModel model({.layers = {Layer::window, Layer::window}, .window = 70, .two_streams = true});
