@@ -104,7 +104,9 @@ constexpr int kReadCacheKib = 64 << 10, kWriteCacheKib = 16 << 10;
 // written and flushed once.
 constexpr int kCheckpointPages = 16384;
 
-void set_cache(Connection& db, int kib) { db.exec(fmt::format("PRAGMA cache_size = -{}", kib)); }  // reads the file
+void set_cache(Connection& db, int kib) {
+  db.exec(fmt::format("PRAGMA cache_size = -{}", kib));
+}  // reads the file
 
 // Before anything reads the file.
 void set_up(Connection& db, const StoreOptions& options) {
