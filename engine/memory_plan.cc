@@ -155,13 +155,13 @@ void plan_cache(MemoryPlan& plan, const Agenda& agenda, const CacheNeeds& needs,
     }
   }
   plan.amounts = longest;
+  plan.kept_blocks = plan.reach_tokens > 0 ? 2 * blocks_up(longest_end) : 0;
   const int64_t least = total_bytes(longest, bytes);
   std::vector<int32_t> wanted(needs.n_kinds());
   for (size_t k = 0; k < wanted.size(); ++k) {
-    // Kept blocks: a sweep's haystack and its edits.
-    const int64_t kept = plan.reach_tokens > 0 ? 2 * int64_t{blocks_up(longest_end)} : 0;
-    const int64_t batch = int64_t{longest[k]} * plan.batch_size + kept;
-    wanted[k] = static_cast<int32_t>(std::clamp<int64_t>(all[k] + kept, longest[k], std::min<int64_t>(batch, 1 << 30)));
+    const int64_t batch = int64_t{longest[k]} * plan.batch_size + plan.kept_blocks;
+    wanted[k] = static_cast<int32_t>(
+        std::clamp<int64_t>(all[k] + plan.kept_blocks, longest[k], std::min<int64_t>(batch, 1 << 30)));
   }
   const int64_t most = total_bytes(wanted, bytes);
   const int64_t spare = plan.cache_budget_bytes - least;

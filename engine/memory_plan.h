@@ -49,6 +49,7 @@ struct MemoryLimits {
 struct MemoryPlan {
   int32_t chunk = 0, batch_size = 0;
   int64_t reach_tokens = 0;        // > 0: blocks are kept for reuse by what they depend on (block_store.h)
+  int32_t kept_blocks = 0;         // of them, what plan_cache() counts on: a sweep's haystack and its edits
   int64_t cache_budget_bytes = 0;  // the most the cache may take
   int64_t parking_bytes = 0;       // and for parked blocks beside that, where a sequence's keys can be parked
   int64_t cache_bytes = 0, scratch_bytes = 0;

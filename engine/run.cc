@@ -13,12 +13,10 @@ namespace {
 // whoever resumes).
 constexpr int32_t kDrainTokens = 64;
 
-// Blocks of a haystack and its edits, as plan_cache() counts them, where at least half of the rows are taken over.
-int32_t guarded_blocks(const Agenda& agenda, int64_t reach, bool two_streams) {
-  if (reach == 0 || 2 * rows_taken_over(agenda, reach, two_streams) < agenda.base_rows()) return 0;
-  int32_t longest = 0;
-  for (int32_t id = 0; id < agenda.trie().size(); ++id) longest = std::max(longest, agenda.trie().node(id).end);
-  return 2 * ((longest + kBlockTokens - 1) / kBlockTokens);
+// What is planned for kept blocks, where at least half of the rows are taken over.
+int32_t guarded_blocks(const Agenda& agenda, const MemoryPlan& plan, bool two_streams) {
+  if (plan.kept_blocks == 0) return 0;
+  return 2 * rows_taken_over(agenda, plan.reach_tokens, two_streams) < agenda.base_rows() ? 0 : plan.kept_blocks;
 }
 
 }  // namespace
@@ -36,7 +34,7 @@ Run::Run(RunTools tools, const Agenda& agenda, const CacheNeeds& needs, const Me
       reach_tokens_(plan.reach_tokens),
       windowed_(tools.cache.windowed()),
       kept_blocks_(tools.cache),
-      guarded_blocks_(guarded_blocks(agenda, plan.reach_tokens, two_streams_)),
+      guarded_blocks_(guarded_blocks(agenda, plan, two_streams_)),
       states_(static_cast<size_t>(agenda.trie().size())),
       generations_(agenda.generations().size()) {
   for (int32_t id = agenda.trie().size(); id-- > 0;) {
