@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <system_error>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -129,11 +131,24 @@ bool lacks_shared_memory(Connection& db) {
       sqlite3_exec(db.handle(), "SELECT count(*) FROM sqlite_schema", nullptr, nullptr, nullptr));
 }
 
+// Turns WAL on; returns the journal's mode. The change needs the file for itself for a moment, and SQLite answers
+// "busy" at once, without its busy handler, where waiting could be a deadlock (two processes that create one database):
+// asked again for as long as any other lock is waited for.
+std::string turn_wal_on(Connection& db, const StoreOptions& options) {
+  constexpr const char* kSql = "PRAGMA journal_mode = WAL";
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(options.busy_timeout_ms);
+  while (sqlite3_exec(db.handle(), kSql, nullptr, nullptr, nullptr) == SQLITE_BUSY &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return db.value<std::string>(kSql);  // no change where it is WAL; an error is thrown here
+}
+
 void set_journal(std::unique_ptr<Connection>& db, const fs::path& path, const EventSink& events,
                  const StoreOptions& options, int64_t magic, bool alone) {
   const bool network = is_network_file_system(magic);
   std::string mode;
-  if (!network) mode = db->value<std::string>("PRAGMA journal_mode = WAL");
+  if (!network) mode = turn_wal_on(*db, options);
   if (mode == "wal" && !alone && !lacks_shared_memory(*db)) {
     db->exec(fmt::format("PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = {}", kCheckpointPages));
     return;

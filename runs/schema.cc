@@ -17,9 +17,13 @@ struct Header {
   bool empty;  // no table of anybody's
 };
 
+// In one statement, so that another process's commit falls before all three or after.
 Header read_header(Connection& connection) {
-  return {connection.value("PRAGMA application_id"), connection.value("PRAGMA user_version"),
-          connection.value("SELECT count(*) FROM sqlite_schema") == 0};
+  Statement s = connection.statement(
+      "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) = 0 "
+      "FROM pragma_application_id, pragma_user_version");
+  HAY_CHECK(s.step(), "a header is one row");
+  return {s.get<int64_t>(0), s.get<int64_t>(1), s.get<int64_t>(2) != 0};
 }
 
 bool is_new(const Header& header) {

@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+#include <fmt/format.h>
+
 #include "base/file_map.h"
 #include "runs/store_impl.h"
 #include "tests/runs/store_fixture.h"
@@ -288,27 +290,43 @@ TEST_F(FailureTest, ANetworkFileSystemGetsARollbackJournalAndAWarning) {
   EXPECT_EQ(store.list_runs()[0].n_done, 100);
 }
 
-TEST_F(FailureTest, TwoProcessesMayCreateTheSameFile) {
-  std::vector<pid_t> children;
-  for (int i = 0; i < 6; ++i) {
-    const pid_t child = fork();
-    if (child == 0) {
-      Store store = open_store(file());
-      const RunHandle run = store.begin_run(identity(), std::vector{niah_task(20)});
-      for (int64_t k = 0; k < 20; ++k) store.add_sample(sample(run.run_tasks[0], k));
-      store.close();
-      _exit(0);
+TEST_F(FailureTest, SeveralProcessesMayCreateTheSameFile) {
+  for (int round = 0; round < 25; ++round) {
+    SCOPED_TRACE(round);
+    const auto path = folder_.path() / fmt::format("new{}.db", round);
+    int gate[2];
+    ASSERT_EQ(pipe(gate), 0);
+    std::vector<pid_t> children;
+    for (int i = 0; i < 6; ++i) {
+      const pid_t child = fork();
+      if (child == 0) {
+        char byte;
+        close(gate[1]);
+        [[maybe_unused]] const ssize_t n = read(gate[0], &byte, 1);  // all at once: when the parent closes its end
+        try {
+          Store store = open_store(path);
+          const RunHandle run = store.begin_run(identity(), std::vector{niah_task(20)});
+          for (int64_t k = 0; k < 20; ++k) store.add_sample(sample(run.run_tasks[0], k));
+          store.close();
+        } catch (const Error& error) {
+          std::fprintf(stderr, "%s\n", error.what());
+          _exit(1);
+        }
+        _exit(0);
+      }
+      children.push_back(child);
     }
-    children.push_back(child);
+    close(gate[0]);
+    close(gate[1]);
+    for (const pid_t child : children) {
+      int status = 0;
+      waitpid(child, &status, 0);
+      EXPECT_EQ(status, 0);
+    }
+    Store store = open_store(path);
+    EXPECT_EQ(store.list_runs().size(), 6u);
+    EXPECT_TRUE(store.check().faults.empty());
   }
-  for (const pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
-  }
-  Store store = open_store(file());
-  EXPECT_EQ(store.list_runs().size(), 6u);
-  EXPECT_TRUE(store.check().faults.empty());
 }
 
 TEST(Provenance, TellsThisProcessFromDeadAndForeignOnes) {
