@@ -102,9 +102,9 @@ void check_locks(const fs::path& path, int64_t magic) {
 // Pages kept in memory, KiB at most (SQLite's own 2 MB read pages of large files again and again). A writer needs those
 // of the indexes that its rows hit at random; it stands beside a model, whose memory is bounded.
 constexpr int kReadCacheKib = 64 << 10, kWriteCacheKib = 16 << 10;
-// Pages in the write-ahead log before they are folded into the file, 64 MB: a page that many batches change is then
+// Pages in the write-ahead log before they are folded into the file, 128 MB: a page that many batches change is then
 // written and flushed once.
-constexpr int kCheckpointPages = 16384;
+constexpr int kCheckpointPages = 32768;
 
 void set_cache(Connection& db, int kib) {
   db.exec(fmt::format("PRAGMA cache_size = -{}", kib));
