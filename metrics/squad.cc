@@ -12,8 +12,8 @@
 namespace hayfork::metrics {
 namespace {
 
-bool is_word(char32_t c) {
-  return u_isalnum(static_cast<UChar32>(c)) != 0;
+bool is_word(char32_t c) {  // Python's \w: numbers of every kind, "²" too
+  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & (U_GC_L_MASK | U_GC_N_MASK)) != 0;
 }
 
 bool is_space(char32_t c) {

@@ -58,9 +58,10 @@ void tighten(std::string& text, char open, char close) {
 
 // "/' 7/" → "/'[0-9]/": upstream's slip, the slashes are part of its pattern and the replacement is taken literally.
 void slashed_digits(std::string& text) {
-  for (size_t at = text.find("/' "); at != std::string::npos; at = text.find("/' ", at + 1)) {
+  for (size_t at = text.find("/' "); at != std::string::npos; at = text.find("/' ", at)) {
     const bool hit = at + 4 < text.size() && text[at + 3] >= '0' && text[at + 3] <= '9' && text[at + 4] == '/';
     if (hit) text.replace(at, 5, "/'[0-9]/");
+    at += hit ? 8 : 1;  // what was put in is not looked at again
   }
 }
 

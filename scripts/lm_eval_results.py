@@ -8,8 +8,8 @@
 The first writes OUT/<model>/results_*.json and samples_<task>_*.jsonl, as `lm_eval run --log_samples` does: what `hayfork
 import` reads and `hayfork compare` holds beside a run of its own. Task files, prompts, tokenization and metrics are the
 harness's; only the loading of a data set is replaced, so no network is needed. Prints its evaluation time (without loading). With --requests
-FILE the model is not asked: FILE gets a JSON line a document with the texts and ids that the harness would send, for
-scripts/check_lm_eval_prompts.py.
+FILE the model is not asked: FILE gets a JSON line a document with the texts and ids that the harness would send, the
+made-up scores that it got for an answer and its metrics of them, for scripts/check_lm_eval_prompts.py.
 The second has the harness's own tools read result files, for instance those of `hayfork export lm-eval`, and print their
 table. Needs the Python packages lm_eval, torch, transformers.
 """
@@ -19,8 +19,14 @@ import os
 import sys
 import time
 
+from lm_eval_recorder import Recorder
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
+
+
+# Tasks that are a class instead of a file do not know their names.
+CLASSES = {"FDA": "fda", "SWDE": "swde", "SQUADCompletion": "squad_completion"}
 
 
 def local_dataset(data, task):
@@ -57,9 +63,13 @@ def patch(data):
     from lm_eval.api.task import ConfigurableTask
 
     def download(self, dataset_kwargs=None, **kwargs):
-        self.dataset = local_dataset(data, self.config.task)
+        task = self.config.task or CLASSES[type(self).__name__]
+        self.dataset = local_dataset(data, task)
         rows = next(iter(self.dataset.values()))
-        if self.config.task == "hellaswag" and "query" in rows.column_names:
+        for split in (self.config.training_split, self.config.validation_split, self.config.test_split):
+            if split and split not in self.dataset:  # the harness looks at it, whether it draws examples or not
+                self.dataset[split] = rows.select([])
+        if task == "hellaswag" and "query" in rows.column_names:
             self.config.process_docs = None  # its text is cleaned already
 
     ConfigurableTask.download = download
@@ -80,34 +90,6 @@ def check(path):
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             rows = [json.loads(line) for line in file]
         print(f"{get_file_task_name(name)}, {get_file_datetime(name)}: {len(rows)} samples, metrics {rows[0]['metrics']}")
-
-
-def recording(model, path):
-    """The harness's own way from texts to ids; then the ids are written down instead of scored."""
-    asked = {}
-
-    def write(requests, **kwargs):
-        for (context, continuation), context_ids, continuation_ids in requests:
-            asked.setdefault((context, continuation), (context_ids, continuation_ids))
-        return [(0.0, False)] * len(requests)
-
-    model._loglikelihood_tokens = write
-
-    def save(samples):
-        with open(path, "w", encoding="utf-8") as out:
-            for task, rows in samples.items():
-                for row in rows:
-                    requests = []
-                    for i in range(len(row["arguments"])):
-                        context, continuation = row["arguments"][i][:2]
-                        ids = asked[context, continuation]
-                        requests.append({"context": context, "continuation": continuation, "context_ids": ids[0],
-                                         "continuation_ids": ids[1]})  # fmt: skip
-                    line = {"task": task, "doc_id": row["doc_id"], "requests": requests}
-                    line.update({key: row[key] for key in ("doc_hash", "prompt_hash", "target_hash")})
-                    out.write(json.dumps(line) + "\n")
-
-    return save
 
 
 def main():
@@ -139,7 +121,7 @@ def main():
         torch.set_num_threads(args.threads)
     patch(args.data)
     model = HFLM(pretrained=args.model, dtype=args.dtype, device="cpu", batch_size=args.batch_size)
-    save = recording(model, args.requests) if args.requests else None
+    recorder = Recorder(model) if args.requests else None
     tracker = EvaluationTracker(output_path=args.out)
     begin, work = time.time(), time.process_time()
     results = lm_eval.simple_evaluate(
@@ -151,13 +133,13 @@ def main():
         apply_chat_template=args.chat != "off",
         fewshot_as_multiturn=args.chat == "turns",
         log_samples=True,
-        bootstrap_iters=0 if args.requests else 100000,
+        bootstrap_iters=100000,
         evaluation_tracker=tracker,
     )
     seconds, work = time.time() - begin, time.process_time() - work
+    if recorder:
+        return recorder.save(results, args.requests)
     samples = results.pop("samples")
-    if save:
-        return save(samples)
     tracker.save_results_aggregated(results=results, samples=samples)
     for task in results["configs"]:
         tracker.save_results_samples(task_name=task, samples=samples[task])

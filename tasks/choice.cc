@@ -159,12 +159,13 @@ class ChoiceTask : public FewshotTask {
 
   Asked ask(const Document& document, int64_t index) const {
     Conversation talk = conversation(index);
-    const std::string delimiter = option_delimiter(text_, form_.delimiter);
+    // Of loglikelihood tasks upstream scores the target as it is.
+    const std::string delimiter = form_.output == Output::continuation ? "" : option_delimiter(text_, form_.delimiter);
     Asked out;
     if (form_.output == Output::continuation) {
       talk.question = document.text;
       out.contexts = {conversation_text(text_, talk)};
-      out.continuations = {delimiter + document.choices.at(0)};
+      out.continuations = {document.choices.at(0)};
     } else if (document.multiple_inputs) {
       for (const std::string& option : document.choices) {
         talk.question = option;

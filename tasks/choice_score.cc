@@ -67,7 +67,8 @@ std::vector<Mode> modes(std::span<const ChoiceValue> choices) {
 
 std::string fault_of(const Document& document, std::span<const ChoiceValue> choices) {
   if (choices.empty()) return "there are no options";
-  if (document.gold < 0 || document.gold >= static_cast<int64_t>(choices.size()))
+  const bool needs_gold = document.option_scores.empty();
+  if ((needs_gold && document.gold < 0) || document.gold >= static_cast<int64_t>(choices.size()))
     return "the right option is not there";
   for (size_t j = 0; j < choices.size(); ++j) {
     const ChoiceValue& c = choices[j];
@@ -140,7 +141,8 @@ SampleScore score_choices(const Document& document, std::span<const ChoiceValue>
     out.choices.assign(choices.begin(), choices.end());
     return out;
   }
-  const auto gold = static_cast<size_t>(document.gold);
+  const bool has_gold = document.gold >= 0;
+  const auto gold = static_cast<size_t>(has_gold ? document.gold : document.choices.size());
   size_t pred = 0;
   for (const Mode& m : modes(choices)) {
     if (m.values.empty()) continue;
@@ -148,11 +150,11 @@ SampleScore score_choices(const Document& document, std::span<const ChoiceValue>
     if (m.name == chosen_by) pred = best;
     out.metrics.push_back({m.name, best == gold ? 1.0 : 0.0});
   }
-  if (choices[gold].n_bytes.value_or(0) > 0)
+  if (has_gold && choices[gold].n_bytes.value_or(0) > 0)
     out.metrics.push_back(
         {"bits_per_byte", -*choices[gold].logprob / static_cast<double>(*choices[gold].n_bytes) / std::numbers::ln2});
   for (const auto& [name, scores] : document.option_scores) out.metrics.push_back({name, scores.at(pred)});
-  out.metrics.push_back({"gold", static_cast<double>(gold)});
+  if (has_gold) out.metrics.push_back({"gold", static_cast<double>(gold)});
   out.metrics.push_back({"pred", static_cast<double>(pred)});
   for (const MetricValue& m : out.metrics)
     if (m.metric == primary) out.score = m.value;

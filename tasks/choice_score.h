@@ -17,8 +17,8 @@ namespace hayfork::tasks {
 //   acc_ppl_full −(C − L_j) ÷ (n + m_j)
 // each 1 when the largest (the first among equals) is the gold one; acc_mutual_info and acc_ppl_full only where the
 // values are there; bits_per_byte −L_gold ÷ (bytes · ln 2); pred and gold, the indices by acc (or by `chosen_by`).
-// Option scores of the document are read at pred. A value that is not finite, an option without a length, or a gold out
-// of range makes the score failed.
+// Option scores of the document are read at pred; a document that has them may have no gold option (−1: none is right).
+// A value that is not finite, an option without a length, or a gold out of range makes the score failed.
 SampleScore score_choices(const Document& document, std::span<const ChoiceValue> choices, const std::string& primary,
                           const std::string& chosen_by = "acc");
 

@@ -339,7 +339,6 @@ DocumentForm load_task_file(const std::string& path) {
   read_metrics(file, form);
   if (form.output == Output::text) read_generation(file, form);
   form.document = form.output == Output::choices ? choices_document(file) : written_document(file);
-  if (form.output == Output::continuation) form.delimiter = "";  // upstream scores the target as it is
   form.config_json = canonical_json(json(file.root_));
   return form;
 }

@@ -85,7 +85,7 @@ Conversation FewshotTask::conversation(int64_t index) const {
   for (const int64_t row : shots(index)) {
     const Document shot = document_of(pool_, row);
     out.demonstrations.emplace_back(shot.multiple_inputs ? shot.choices[static_cast<size_t>(shot.gold)] : shot.text,
-                                    shot.answer);
+                                    shot.target.empty() ? std::nullopt : std::optional(shot.answer));
   }
   return out;
 }

@@ -145,8 +145,9 @@ Aggregate pooled(const std::string& slice, const std::string& metric, const std:
     const auto n = static_cast<double>(a.n);
     out.n += a.n;
     sum += *a.value * n;
-    has_error = has_error && a.stderr_value;
-    if (has_error) squares += (n - 1) * *a.stderr_value * *a.stderr_value * n;
+    has_error = has_error && (a.stderr_value || a.n > 1);  // equal values have none of ours and 0 of upstream's
+    const double error = a.stderr_value.value_or(0);
+    squares += (n - 1) * error * error * n;
   }
   if (out.n == 0) return out;
   const auto n = static_cast<double>(out.n);
@@ -187,12 +188,12 @@ std::vector<TaskEntry> choice_groups() {
                       "lm-eval/mmlu_continuation/2", "acc", both));
   std::vector<std::string> members;
   for (const ChineseSubject& subject : ceval_subjects()) members.push_back("ceval-valid_" + subject.name);
-  out.push_back(group("ceval-valid", "C-Eval's 52 subjects, weighted by documents", members, fold_by_documents, "1",
-                      "lm-eval/ceval-valid/1", "acc", both));
+  out.push_back(group("ceval-valid", "C-Eval's 52 subjects, weighted by documents", members, fold_by_documents, "2.0",
+                      "lm-eval/ceval-valid/2.0", "acc", both));
   members.clear();
   for (const ChineseSubject& subject : cmmlu_subjects()) members.push_back("cmmlu_" + subject.name);
-  out.push_back(group("cmmlu", "CMMLU's 67 subjects, weighted by documents", members, fold_by_documents, "0",
-                      "lm-eval/cmmlu/0", "acc", both));
+  out.push_back(group("cmmlu", "CMMLU's 67 subjects, weighted by documents", members, fold_by_documents, "1.0",
+                      "lm-eval/cmmlu/1.0", "acc", both));
   return out;
 }
 

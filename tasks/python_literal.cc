@@ -123,6 +123,8 @@ class Parser {
       size_t n = 0;
       while (n < 3 && at_ + n < text_.size() && text_[at_ + n] >= '0' && text_[at_ + n] <= '7') ++n;
       return code_point(n, 8, out);
+    } else if (c == 'N') {  // a character by its name: nobody has needed one
+      return false;
     } else if (c != '\n') {  // an unknown escape stays as it is; a line end is joined
       out += '\\';
       out += c;
@@ -165,7 +167,13 @@ class Parser {
 }  // namespace
 
 std::optional<ordered_json> python_literal(std::string_view text) {
-  return Parser(text).whole();
+  if (text.find('\r') == std::string_view::npos) return Parser(text).whole();
+  std::string lines;  // Python reads every line end of a source as a line feed
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\n' && i > 0 && text[i - 1] == '\r') continue;
+    lines += text[i] == '\r' ? '\n' : text[i];
+  }
+  return Parser(lines).whole();
 }
 
 ordered_json parse_python_literal(std::string_view text, const Fields& row) {

@@ -165,7 +165,9 @@ DocumentForm based_form(const std::string& name, const TaskOptions& options, con
   return form;
 }
 
-// Version 1 strips text and value, version 0 took them as they are (lm-evaluation-harness PR 3795).
+// Version 1 strips text and value, version 0 took them as they are (lm-evaluation-harness PR 3795). fda and swde stop
+// at a line end or 48 tokens; squad_completion does not: upstream copies the defaults of task files, an empty line and
+// 256, over them (0.4.13; version 0 began with those of its siblings).
 DocumentForm lm_eval_recall(const std::string& name) {
   const bool old = name.ends_with("_v0");
   const std::string base = old ? name.substr(0, name.size() - 3) : name;
@@ -179,8 +181,9 @@ DocumentForm lm_eval_recall(const std::string& name) {
   form.output = Output::text;
   form.metrics = {"contains"};
   form.primary = "contains";
-  form.stops = {"\n"};
-  form.max_new_tokens = kNewTokens;
+  const bool defaults = name == "squad_completion";
+  form.stops = {defaults ? "\n\n" : "\n"};
+  form.max_new_tokens = defaults ? 256 : kNewTokens;
   form.document = [old](const Fields& row) {
     Document out;
     out.text = old ? row.text("text") : strip(row.text("text"));

@@ -21,6 +21,7 @@ namespace hayfork::tasks {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
 struct RollingForm {
   const char* name;
@@ -116,14 +117,10 @@ class RollingTask : public DocumentTask {
   }
 
   Sample sample(int64_t index) const override {
-    if (window_ <= 0)
-      throw Error(ErrorCode::usage, ErrorSubject::general, "the model's window is not known",
-                  {.where = form_.name, .next = "give --rolling-window N"});
     const std::string scored = scored_text(index);
     Sample out = described_sample(key(index), scored);
-    const Ids ids = form_.strict ? text_.tokenizer->encode(scored, {.add_special = false, .parse_special = true})
-                                 : encode_whole(text_, scored);
-    std::vector<RollingWindow> windows = rolling_windows(ids, prefix_, window_);
+    const Ids ids = ids_of(scored);
+    std::vector<RollingWindow> windows = windows_of(ids);
     if (windows.empty())
       throw Error(ErrorCode::corrupt, ErrorSubject::data, "the document has no tokens to score",
                   {.where = split_.where(index)});
@@ -138,6 +135,20 @@ class RollingTask : public DocumentTask {
     for (RollingWindow& w : windows)
       out.requests.emplace_back(engine::ScoreRequest{std::move(w.context), {std::move(w.continuation)}, false});
     return out;
+  }
+
+  std::string upstream_row(int64_t index) const override {
+    const std::string scored = scored_text(index);
+    ordered_json row = {{"task", form_.name},
+                        {"doc_id", index},
+                        {"doc_hash", key(index).doc_sha256},
+                        {"prompt_hash", sha256_hex(scored)},
+                        {"target_hash", sha256_hex(scored)},
+                        {"text", scored},
+                        {"windows", ordered_json::array()}};
+    for (const RollingWindow& w : windows_of(ids_of(scored)))
+      row["windows"].push_back({{"context_ids", w.context}, {"continuation_ids", w.continuation}});
+    return row.dump(-1, ' ', true, ordered_json::error_handler_t::replace);
   }
 
   SampleScore score(const Sample& sample, std::span<const engine::Answer> answers) const override {
@@ -182,6 +193,17 @@ class RollingTask : public DocumentTask {
   }
 
  private:
+  Ids ids_of(const std::string& scored) const {
+    return form_.strict ? text_.tokenizer->encode(scored, {.add_special = false, .parse_special = true})
+                        : encode_whole(text_, scored);
+  }
+  std::vector<RollingWindow> windows_of(const Ids& ids) const {
+    if (window_ <= 0)
+      throw Error(ErrorCode::usage, ErrorSubject::general, "the model's window is not known",
+                  {.where = form_.name, .next = "give --rolling-window N"});
+    return rolling_windows(ids, prefix_, window_);
+  }
+
   // The first token is scored only where something can stand before it.
   Ids bos() const {
     const auto id = text_.tokenizer->bos_id();

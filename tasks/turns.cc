@@ -17,7 +17,7 @@ std::string demonstrations_text(const Conversation& c) {
   std::string out;
   for (const auto& [question, answer] : c.demonstrations) {
     out += question;
-    if (!answer.empty()) out += c.delimiter + answer + c.fewshot_delimiter;
+    if (answer) out += c.delimiter + *answer + c.fewshot_delimiter;
   }
   return out;
 }
@@ -33,7 +33,7 @@ std::string chat_text(const TextContext& text, const Conversation& c) {
   }
   for (const auto& [question, answer] : c.demonstrations) {
     messages.push_back({"user", question});
-    if (!answer.empty()) messages.push_back({"assistant", answer});
+    if (answer) messages.push_back({"assistant", *answer});
   }
   messages.push_back({"user", c.question});
   return text.chat(messages, true);

@@ -2,6 +2,7 @@
 // chat template with demonstrations as turns and the delimiters left out.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +14,8 @@ namespace hayfork::tasks {
 struct Conversation {
   std::string description;
   std::string delimiter = " ", fewshot_delimiter = "\n\n";
-  std::vector<std::pair<std::string, std::string>> demonstrations;  // question, answer
+  // Question and answer; without one (an empty target, but not an empty option) the delimiters are left out too.
+  std::vector<std::pair<std::string, std::optional<std::string>>> demonstrations;
   std::string question;
 };
 

@@ -56,7 +56,7 @@ Document storycloze(const Fields& row) {
   return out;
 }
 
-// The last word after a blank; the delimiter is part of the target.
+// The last word after a blank, which is part of the target: a demonstration has the delimiter's blank before it too.
 Document lambada(const Fields& row) {
   const std::string text = row.text("text");
   const size_t blank = text.rfind(' ');
@@ -79,7 +79,7 @@ std::vector<DocumentForm> reading_forms() {
   form.document = race;
   out.push_back(form);
   for (const std::string year : {"2016", "2018"}) {
-    form = lm_eval_form("storycloze_" + year, "1.0");
+    form = lm_eval_form("storycloze_" + year, year == "2016" ? "1.0" : "Yaml");  // upstream names no version
     form.train_split = "";
     form.test_split = "test";
     form.document = storycloze;
@@ -95,7 +95,6 @@ std::vector<DocumentForm> reading_forms() {
     form.validation_split = kind == "standard" ? "validation" : "";
     form.test_split = "test";
     form.output = Output::continuation;
-    form.delimiter = "";  // loglikelihood tasks score the target as it is
     form.metrics = {"acc", "perplexity"};
     form.document = lambada;
     out.push_back(form);

@@ -266,7 +266,7 @@ TEST(Choice, ATokenAcrossTheContextsEndIsCutByCountingIds) {
 }
 
 TEST(Choice, ChatTurnsAreMergedAsUpstreamMergesThem) {
-  Conversation talk{"D\n\n", " ", "\n\n", {{"q1", "a1"}, {"q2", ""}}, "q3"};
+  Conversation talk{"D\n\n", " ", "\n\n", {{"q1", "a1"}, {"q2", std::nullopt}}, "q3"};
   TextContext text;
   text.chat = [](std::span<const ChatMessage> messages, bool prompt) {
     std::string out;
