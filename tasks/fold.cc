@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "metrics/stats.h"
+#include "metrics/estimate_row.h"
 
 namespace hayfork::tasks {
 namespace {
@@ -25,16 +25,8 @@ Aggregate make_aggregate(const std::string& slice, const std::string& metric, co
   if (v.values.empty()) return out;
   const bool clustered =
       std::none_of(v.clusters.begin(), v.clusters.end(), [](const std::string& c) { return c.empty(); });
-  const metrics::Estimate e = metrics::estimate_mean(
-      v.values, clustered ? std::span<const std::string>(v.clusters) : std::span<const std::string>());
-  out.value = e.value;
-  out.n = e.n;
-  out.stderr_value = e.stderr_value;
-  if (e.interval) {
-    out.ci_low = e.interval->low;
-    out.ci_high = e.interval->high;
-    out.ci_method = e.method;
-  }
+  metrics::put_estimate(out, metrics::estimate_mean(v.values, clustered ? std::span<const std::string>(v.clusters)
+                                                                        : std::span<const std::string>()));
   return out;
 }
 

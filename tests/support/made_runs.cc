@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/digest.h"
-#include "metrics/stats.h"
+#include "metrics/estimate_row.h"
 #include "runs/provenance.h"
 
 namespace hayfork::test {
@@ -54,16 +54,9 @@ std::vector<runs::MetricRow> aggregate(const MadeTask& task) {
     if (!std::isnan(score)) values.push_back(score);
   }
   if (values.empty()) return {};
-  const metrics::Estimate estimate = metrics::estimate_mean(values);
   runs::MetricRow row;
   row.metric = task.metric;
-  row.value = estimate.value;
-  row.n = estimate.n;
-  if (estimate.interval) {
-    row.ci_low = estimate.interval->low;
-    row.ci_high = estimate.interval->high;
-    row.ci_method = estimate.method;
-  }
+  metrics::put_estimate(row, metrics::estimate_mean(values));
   return {row};
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/digest.h"
 #include "base/utf8.h"
-#include "metrics/stats.h"
+#include "metrics/estimate_row.h"
 #include "runs/provenance.h"
 #include "tasks/tasks.h"
 
@@ -33,10 +33,7 @@ void add_interval(runs::MetricRow& row, const std::vector<runs::SampleRow>& samp
   }
   if (values.empty()) return;
   const metrics::Estimate estimate = metrics::estimate_mean(values);
-  if (std::abs(estimate.value - *row.value) > 1e-9 || !estimate.interval) return;
-  row.ci_low = estimate.interval->low;
-  row.ci_high = estimate.interval->high;
-  row.ci_method = estimate.method;
+  if (std::abs(estimate.value - *row.value) <= 1e-9) metrics::put_interval(row, estimate);
 }
 
 }  // namespace

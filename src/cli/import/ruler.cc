@@ -15,7 +15,7 @@
 #include "cli/import/importer.h"
 #include "datasets/jsonl.h"
 #include "datasets/ruler/ruler.h"
-#include "metrics/stats.h"
+#include "metrics/estimate_row.h"
 #include "metrics/text.h"
 #include "tasks/ruler.h"
 
@@ -150,18 +150,10 @@ class Ruler {
   }
 
   static runs::MetricRow mean_row(const std::string& slice, const std::vector<double>& values) {
-    const metrics::Estimate estimate = metrics::estimate_mean(values);
     runs::MetricRow row;
     row.slice = slice;
     row.metric = "score";
-    row.value = estimate.value;
-    row.n = estimate.n;
-    row.stderr_value = estimate.stderr_value;
-    if (estimate.interval) {
-      row.ci_low = estimate.interval->low;
-      row.ci_high = estimate.interval->high;
-      row.ci_method = estimate.method;
-    }
+    metrics::put_estimate(row, metrics::estimate_mean(values));
     return row;
   }
 
