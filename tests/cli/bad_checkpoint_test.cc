@@ -1,24 +1,16 @@
 // Weights that are cut, crossed, missing or of another model: what is wrong is named, nothing is run.
 #include <cstring>
-#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
-#include "tests/support/bad_input.h"
+#include "tests/support/cli_test.h"
 #include "tests/support/tiny_checkpoint.h"
 
 namespace hayfork::cli {
 namespace {
 
-namespace fs = std::filesystem;
-using nlohmann::json;
-using test::expect_error;
-using test::ProcessResult;
 using test::TinyCheckpoint;
-using ::testing::HasSubstr;
 
 class BadCheckpointTest : public test::BadInputTest {
  protected:

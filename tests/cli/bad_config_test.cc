@@ -1,21 +1,11 @@
 // config.json and its companions with keys that are unknown, missing, of another type or absurd: the key is named.
-#include <filesystem>
-
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
-#include "tests/support/bad_input.h"
+#include "tests/support/cli_test.h"
 #include "tests/support/tiny_checkpoint.h"
 
 namespace hayfork::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-using test::expect_error;
-using test::ProcessResult;
-using ::testing::HasSubstr;
 
 class BadConfigTest : public test::BadInputTest {
  protected:

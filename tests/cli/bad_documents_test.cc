@@ -1,16 +1,8 @@
 // Documents that cannot be used, through the program: each is named with file, line and field; the others go on.
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
-
-#include "tests/support/bad_input.h"
+#include "tests/support/cli_test.h"
 
 namespace hayfork::cli {
 namespace {
-
-using nlohmann::json;
-using test::expect_error;
-using test::ProcessResult;
-using ::testing::HasSubstr;
 
 class BadDocumentsTest : public test::BadInputTest {
  protected:

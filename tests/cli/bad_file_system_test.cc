@@ -1,22 +1,12 @@
 // File systems with odd manners, as network file systems have them: no shared memory, no locks, no mapping of files, a
 // flush that fails. The run goes well with a warning, or ends with one error, and never spoils the database.
 #include <chrono>
-#include <filesystem>
 
-#include <gmock/gmock.h>
-
-#include "tests/support/bad_input.h"
+#include "tests/support/cli_test.h"
 #include "tests/support/sanitizer.h"
 
 namespace hayfork::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using test::expect_error;
-using test::ProcessOptions;
-using test::ProcessResult;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class BadFileSystemTest : public test::BadInputTest {
  protected:

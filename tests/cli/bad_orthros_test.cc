@@ -2,18 +2,13 @@
 // is run; a window longer than the input is no mistake.
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
-#include "tests/support/bad_input.h"
+#include "tests/support/cli_test.h"
 #include "tests/support/tiny_orthros.h"
 
 namespace hayfork::cli {
 namespace {
 
-using nlohmann::json;
-using test::expect_error;
 using test::OrthrosShape;
-using test::ProcessResult;
 using test::TinyCheckpoint;
 
 constexpr const char* kScale = "model.layers.1.self_attn.q_affine.output.scale";

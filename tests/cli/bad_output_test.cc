@@ -4,23 +4,12 @@
 #include <sys/mount.h>
 
 #include <chrono>
-#include <filesystem>
 #include <thread>
 
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
-
-#include "tests/support/bad_input.h"
+#include "tests/support/cli_test.h"
 
 namespace hayfork::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-using test::expect_error;
-using test::ProcessOptions;
-using test::ProcessResult;
-using ::testing::HasSubstr;
 
 class BadOutputTest : public test::BadInputTest {
  protected:

@@ -1,20 +1,10 @@
 // Runs that ask for what cannot be: one error before anything is computed, and no database left half made.
 #include <sys/stat.h>
 
-#include <filesystem>
-
-#include <gmock/gmock.h>
-
-#include "tests/support/bad_input.h"
+#include "tests/support/cli_test.h"
 
 namespace hayfork::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using test::expect_error;
-using test::ProcessOptions;
-using test::ProcessResult;
-using ::testing::HasSubstr;
 
 class BadRunTest : public test::BadInputTest {};
 

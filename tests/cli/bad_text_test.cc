@@ -1,22 +1,13 @@
 // Tokenizers, texts and request files that are broken or extreme: the file, line or part is named; texts of any bytes
 // are encoded.
-#include <filesystem>
 #include <functional>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
-#include "tests/support/bad_input.h"
+#include "tests/support/cli_test.h"
 
 namespace hayfork::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-using test::expect_error;
-using test::ProcessResult;
-using ::testing::HasSubstr;
 
 class BadTextTest : public test::BadInputTest {
  protected:

@@ -7,23 +7,14 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
 #include <regex>
 #include <thread>
 
-#include <gmock/gmock.h>
-
-#include "tests/support/bad_input.h"
+#include "tests/support/cli_test.h"
 #include "tests/support/made_site.h"
 
 namespace hayfork::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using test::expect_error;
-using test::ProcessResult;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class ReportTest : public test::BadInputTest {
  protected:
