@@ -1,6 +1,9 @@
 #include "engine/text/byte_level.h"
 
+#include <vector>
+
 #include "base/utf8.h"
+#include "engine/text/aligned_text.h"
 #include "engine/text/unicode.h"
 
 namespace hayfork::engine {
@@ -61,6 +64,17 @@ std::string token_of_bytes(std::string_view bytes) {
   out.reserve(bytes.size() * 2);
   for (const char byte : bytes) append_utf8(out, kByteToChar[static_cast<unsigned char>(byte)]);
   return out;
+}
+
+void to_byte_level(AlignedText& text) {
+  std::vector<CharChange> changes;
+  const std::string& s = text.text();
+  for (size_t i = 0; i < s.size();) {
+    const uint32_t length = unicode::decode(s, i).length;
+    for (uint32_t k = 0; k < length; ++k) changes.push_back({kByteToChar[static_cast<unsigned char>(s[i + k])], k > 0});
+    i += length;
+  }
+  text.transform(changes);
 }
 
 int byte_of_fallback_token(std::string_view token) {

@@ -10,6 +10,8 @@
 
 namespace hayfork::engine {
 
+class AlignedText;
+
 extern const std::array<char32_t, 256> kByteToChar;
 // The byte of a character of the alphabet, or -1.
 int char_to_byte(char32_t c);
@@ -20,6 +22,8 @@ inline int byte_char_length(unsigned char byte) {
 // The bytes a token spells; nothing when it holds a character outside the alphabet. Requires: valid UTF-8.
 std::optional<std::string> bytes_of_token(std::string_view token);
 std::string token_of_bytes(std::string_view bytes);
+// Each byte becomes its character; those of one character keep its place in the original.
+void to_byte_level(AlignedText& text);
 // "<0x0A>" → 10, else -1. As the reference, which also reads "<0x+A>".
 int byte_of_fallback_token(std::string_view token);
 

@@ -156,17 +156,7 @@ class Nmt final : public Normalizer {
 
 class ByteLevelNormalizer final : public Normalizer {
  public:
-  void apply(AlignedText& text) const override {
-    std::vector<CharChange> changes;
-    const std::string& s = text.text();
-    for (size_t i = 0; i < s.size();) {
-      const uint32_t length = unicode::decode(s, i).length;
-      for (uint32_t k = 0; k < length; ++k)
-        changes.push_back({kByteToChar[static_cast<unsigned char>(s[i + k])], k > 0});
-      i += length;
-    }
-    text.transform(changes);
-  }
+  void apply(AlignedText& text) const override { to_byte_level(text); }
   bool leaves_alone(std::string_view text) const override { return text.empty(); }
 };
 

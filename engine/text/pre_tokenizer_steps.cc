@@ -144,17 +144,7 @@ class ByteLevelStep final : public PreTokenizerStep {
  public:
   Matches cut(std::string_view text) const override { return whole(text); }
   bool rewrites() const override { return true; }
-  void rewrite(AlignedText& text) const override {
-    std::vector<CharChange> changes;
-    const std::string& s = text.text();
-    for (size_t i = 0; i < s.size();) {
-      const uint32_t length = unicode::decode(s, i).length;
-      for (uint32_t k = 0; k < length; ++k)
-        changes.push_back({kByteToChar[static_cast<unsigned char>(s[i + k])], k > 0});
-      i += length;
-    }
-    text.transform(changes);
-  }
+  void rewrite(AlignedText& text) const override { to_byte_level(text); }
 };
 
 class MetaspaceStep final : public PreTokenizerStep {

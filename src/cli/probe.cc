@@ -45,6 +45,14 @@ void declare_probe_text(Flags& flags, ProbeFlags& probe) {
       "Begin texts with the begin-of-text token; auto as the tokenizer does by itself. Ids are never changed.");
 }
 
+void declare_text_source(Flags& flags, std::string& model, std::string& tokenizer, const char* help) {
+  flags.group("Input");
+  FlagInfo& checkpoint = flags.text("model", model, "M", help);
+  checkpoint.required = true;
+  checkpoint.kind = "dir";
+  flags.text("tokenizer", tokenizer, "DIR", "Another tokenizer than the checkpoint's own.").kind = "dir";
+}
+
 std::unique_ptr<engine::Engine> open_probe(const ProbeFlags& flags, Console& console) {
   engine::EngineOptions options = engine_options(flags.engine, console);
   options.weights_digest = false;

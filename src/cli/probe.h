@@ -31,6 +31,9 @@ void declare_probe(Flags& flags, ProbeFlags& probe);
 // For probes that take text: --add-bos.
 void declare_probe_text(Flags& flags, ProbeFlags& probe);
 
+// For probes that need a tokenizer and no engine: the group Input with --model, which is required, and --tokenizer.
+void declare_text_source(Flags& flags, std::string& model, std::string& tokenizer, const char* help);
+
 std::unique_ptr<engine::Engine> open_probe(const ProbeFlags& flags, Console& console);
 // Writes --stats, when asked for.
 void write_stats(const ProbeFlags& flags, const engine::Engine& engine);

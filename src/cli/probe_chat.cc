@@ -90,11 +90,7 @@ int run(const ChatOptions& options, Console& console) {
 
 Action declare_probe_chat(Flags& flags) {
   auto options = std::make_shared<ChatOptions>();
-  flags.group("Input");
-  FlagInfo& model = flags.text("model", options->model, "M", "Checkpoint folder.");
-  model.required = true;
-  model.kind = "dir";
-  flags.text("tokenizer", options->tokenizer, "DIR", "Another tokenizer than the checkpoint's own.").kind = "dir";
+  declare_text_source(flags, options->model, options->tokenizer, "Checkpoint folder.");
   FlagInfo& messages = flags.text(
       "messages", options->messages, "F.json",
       "A list of messages, or {\"messages\":[…]} with \"tools\", \"documents\" and \"kwargs\"; - for standard input.");

@@ -85,11 +85,7 @@ int run(const TokenizeOptions& options, bool text_given, Console& console) {
 
 Action declare_probe_tokenize(Flags& flags) {
   auto options = std::make_shared<TokenizeOptions>();
-  flags.group("Input");
-  FlagInfo& model = flags.text("model", options->model, "M", "Checkpoint folder, or a tokenizer file.");
-  model.required = true;
-  model.kind = "dir";
-  flags.text("tokenizer", options->tokenizer, "DIR", "Another tokenizer than the checkpoint's own.").kind = "dir";
+  declare_text_source(flags, options->model, options->tokenizer, "Checkpoint folder, or a tokenizer file.");
   auto given = std::make_shared<bool>(false);
   flags
       .declare("text", "T", "The text itself; with --decode a JSON list of ids.",

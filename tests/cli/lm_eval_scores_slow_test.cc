@@ -131,19 +131,13 @@ TEST(LmEvalScores, RollingLossIsUpstreams) {
   HAY_NEED_SMOLLM2(model);
   HAY_NEED_DATA(golden, "golden/lm_eval/rolling_wikitext.json.xz");
   const json all = json::parse(test::read_xz(golden));
-  test::TempDir folder;
-  std::string rows;
-  for (const json& document : all["documents"]) rows += json{{"page", document["page"]}}.dump() + "\n";
-  std::filesystem::create_directories(folder.path() / "wikitext");
-  write_file_atomically(folder.path() / "wikitext" / "test.jsonl", rows);
+  const test::TempDir folder;
   engine::EngineOptions engine_options;
   engine_options.device = "cpu";
   engine_options.dtype = "f32";
   engine_options.weights_digest = false;
   const auto engine = engine::Engine::open(model, engine_options);
-  tasks::TaskOptions options;
-  options.data_dir = folder.path();
-  options.extra = {{"window", std::to_string(all["max_length"].get<int>())}};
+  const tasks::TaskOptions options = test::add_lm_eval_rolling(all, folder.path());
   const auto task = tasks::make_task("wikitext", options, {.tokenizer = engine->tokenizer()});
   const Scored ours = run(*task, *engine, 1);
   for (size_t i = 0; i < all["documents"].size(); ++i) {

@@ -78,6 +78,17 @@ const std::vector<LmEvalCase>& lm_eval_cases() {
   return kCases;
 }
 
+tasks::TaskOptions add_lm_eval_rolling(const nlohmann::json& golden, const std::filesystem::path& folder) {
+  std::string rows;
+  for (const auto& document : golden["documents"]) rows += nlohmann::json{{"page", document["page"]}}.dump() + "\n";
+  std::filesystem::create_directories(folder / "wikitext");
+  write_file_atomically(folder / "wikitext" / "test.jsonl", rows);
+  tasks::TaskOptions options;
+  options.data_dir = folder;
+  options.extra = {{"window", std::to_string(golden["max_length"].get<int>())}};
+  return options;
+}
+
 void add_lm_eval_data(const LmEvalCase& golden, const std::filesystem::path& mc, const std::filesystem::path& folder) {
   for (const LmEvalCase::SplitFile& file : golden.data) {
     const std::filesystem::path to = folder / file.set / (file.split + ".jsonl");

@@ -6,6 +6,10 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "tasks/tasks.h"
+
 namespace hayfork::test {
 
 struct LmEvalCase {
@@ -19,6 +23,9 @@ struct LmEvalCase {
 };
 
 const std::vector<LmEvalCase>& lm_eval_cases();
+// The documents of golden/lm_eval/rolling_wikitext.json.xz as <folder>/wikitext/test.jsonl; the settings that read
+// them.
+tasks::TaskOptions add_lm_eval_rolling(const nlohmann::json& golden, const std::filesystem::path& folder);
 // Writes <folder>/<set>/<split>.jsonl for the case; splits that are there already stay.
 void add_lm_eval_data(const LmEvalCase& golden, const std::filesystem::path& mc, const std::filesystem::path& folder);
 
