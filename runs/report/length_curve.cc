@@ -125,13 +125,11 @@ std::string draw_axes(const Plot& plot) {
   std::string out;
   for (int i = 0; i <= 4; ++i) {
     const double v = plot.o.low + (plot.o.high - plot.o.low) * i / 4, y = plot.y(v);
-    out += fmt::format("<path class=\"grid\" d=\"M{0} {2}L{1} {2}\"/>\n", coordinate(plot.left),
-                       coordinate(plot.left + kPlotW), coordinate(y));
+    out += svg_line("grid", plot.left, y, plot.left + kPlotW, y);
     out += svg_text(plot.left - 8, y + 4, fmt::format("{:.2f}", v), {12, "end", "ink"});
   }
   const double base = kTop + kPlotH;
-  out += fmt::format("<path class=\"axis\" d=\"M{0} {2}L{1} {2}\"/>\n", coordinate(plot.left),
-                     coordinate(plot.left + kPlotW), coordinate(base));
+  out += svg_line("axis", plot.left, base, plot.left + kPlotW, base);
   double last = -100;
   for (const int64_t length : plot.lengths) {
     const double x = plot.x(length);
@@ -178,8 +176,7 @@ std::string length_curves_svg(std::span<const LengthCurve> curves, const CurveOp
     for (const auto& points : stretches(plot, curves[i])) out += draw_band(plot, points, kLooks[i % kLooks.size()]);
   if (options.threshold) {
     const double y = plot.y(*options.threshold);
-    out += fmt::format("<path class=\"rule\" d=\"M{0} {2}L{1} {2}\"/>\n", coordinate(plot.left),
-                       coordinate(plot.left + kPlotW), coordinate(y));
+    out += svg_line("rule", plot.left, y, plot.left + kPlotW, y);
     out +=
         svg_text(plot.left + kPlotW - 4, y - 5, fmt::format("threshold {:g}", *options.threshold), {11, "end", "soft"});
   }

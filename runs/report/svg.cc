@@ -2,15 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "base/steering.h"
 #include "base/utf8.h"
 
 namespace hayfork::runs {
 namespace {
-
-// What changes the direction of text or ends a line without being seen: shown by its number.
-bool is_steering(char32_t c) {
-  return c == 0x61C || c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
-}
 
 // XML 1.0 has no other control characters, and no U+FFFE or U+FFFF.
 bool is_no_text(char32_t c) {
@@ -67,6 +63,11 @@ std::string svg_text(double x, double y, std::string_view text, const TextStyle&
   if (rotate != 0)
     out += fmt::format(" transform=\"rotate({} {} {})\"", coordinate(rotate), coordinate(x), coordinate(y));
   return out + ">" + xml_text(text) + "</text>\n";
+}
+
+std::string svg_line(std::string_view css_class, double x1, double y1, double x2, double y2) {
+  return fmt::format("<path class=\"{}\" d=\"M{} {}L{} {}\"/>\n", css_class, coordinate(x1), coordinate(y1),
+                     coordinate(x2), coordinate(y2));
 }
 
 double text_width(std::string_view text, double size) {

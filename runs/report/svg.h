@@ -22,6 +22,8 @@ struct TextStyle {
   bool bold = false;
 };
 std::string svg_text(double x, double y, std::string_view text, const TextStyle& style = {}, double rotate = 0);
+// A straight line; its class colours it.
+std::string svg_line(std::string_view css_class, double x1, double y1, double x2, double y2);
 // Width of a line of that size, on the safe side.
 double text_width(std::string_view text, double size);
 

@@ -147,7 +147,8 @@ std::string render_record(const Table& table) {
   Grid grid;
   for (size_t c = 0; c < table.columns.size(); ++c) {
     if (std::holds_alternative<std::monostate>(table.rows.front()[c])) continue;  // unknown: nothing to read
-    grid.push_back({title_of(table.columns[c]), terminal_line(display(table.rows.front()[c], table.columns[c]))});
+    grid.push_back(
+        {terminal_line(title_of(table.columns[c])), terminal_line(display(table.rows.front()[c], table.columns[c]))});
   }
   std::string out;
   const std::vector<int> widths = widths_of(grid);
@@ -157,7 +158,8 @@ std::string render_record(const Table& table) {
 
 std::string render_grid(const Table& table) {
   Grid grid(1);
-  for (const Column& column : table.columns) grid.front().push_back(title_of(column));
+  for (const Column& column : table.columns)
+    grid.front().push_back(cut(terminal_line(title_of(column)), kMaxCellWidth));
   for (const auto& row : table.rows) {
     auto& line = grid.emplace_back();
     for (size_t c = 0; c < row.size(); ++c) {

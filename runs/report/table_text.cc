@@ -31,6 +31,29 @@ bool within(char32_t c, const Range (&ranges)[N]) {
   return false;
 }
 
+// Whether a spreadsheet would run the text: it begins with = + - @, plain or full-width, behind blanks of any kind; a
+// leading tab or line break is taken for a separator by some (OWASP, CSV injection).
+bool runs_as_formula(std::string_view text) {
+  if (!text.empty() && std::string_view("\t\r\n").find(text[0]) != std::string_view::npos) return true;
+  for (size_t i = 0; i < text.size();) {
+    const DecodedChar c = decode_utf8(text, i);
+    i += static_cast<size_t>(c.length);
+    switch (c.code_point) {
+      case ' ':
+      case '\t':
+      case '\r':
+      case '\n':
+      case 0xA0:
+      case 0x200B:
+      case 0xFEFF:
+        continue;
+      default:
+        return std::u32string_view(U"=+-@\uFF1D\uFF0B\uFF0D\uFF20").find(c.code_point) != std::u32string_view::npos;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 int display_width(std::string_view text) {
@@ -79,14 +102,11 @@ std::string md_text(std::string_view text) {
   return out;
 }
 
-// RFC 4180; a text that a spreadsheet would run as a formula gets an apostrophe before it (OWASP, CSV injection).
+// RFC 4180; a text that a spreadsheet would run as a formula gets an apostrophe before it.
 std::string csv_field(std::string_view text) {
   std::string field = replace_invalid_utf8(text);
   std::erase(field, '\0');  // many readers end a line there
-  const size_t first = field.find_first_not_of(" \r\n\t");
-  const bool formula =
-      first != std::string::npos && std::string_view("=+-@").find(field[first]) != std::string_view::npos;
-  if (formula || field.starts_with('\t') || field.starts_with('\r')) field.insert(0, 1, '\'');
+  if (runs_as_formula(field)) field.insert(0, 1, '\'');
   if (field.find_first_of(",\"\r\n") == std::string::npos && !field.starts_with(' ') && !field.ends_with(' '))
     return field;
   std::string out = "\"";
@@ -100,6 +120,11 @@ std::string csv_field(std::string_view text) {
 std::string latex_text(std::string_view text) {
   std::string out;
   for (const char c : one_line(text)) {
+    // Behind the \\ of the row above, "[" and "*" would be its arguments.
+    if ((c == '[' || c == '*') && out.find_first_not_of(' ') == std::string::npos) {
+      out += std::string("{") + c + "}";
+      continue;
+    }
     switch (c) {
       case '\\':
         out += "\\textbackslash{}";

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/steering.h"
+
 namespace hayfork {
 
 DecodedChar decode_utf8(std::string_view text, size_t offset) {
@@ -122,11 +124,9 @@ std::string printable(std::string_view text) {
     const DecodedChar c = decode_utf8(text, i);
     const bool control = (c.code_point < 0x20 && c.code_point != '\n' && c.code_point != '\t') ||
                          (c.code_point >= 0x7F && c.code_point < 0xA0);
-    const bool direction = (c.code_point >= 0x202A && c.code_point <= 0x202E) ||  // bidirectional overrides would
-                           (c.code_point >= 0x2066 && c.code_point <= 0x2069);    // reorder the line around them
     if (control)
       out += fmt::format("\\x{:02x}", static_cast<uint32_t>(c.code_point));
-    else if (direction)
+    else if (is_steering(c.code_point))
       out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c.code_point));
     else
       append_utf8(out, c.code_point);

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "base/utf8.h"
 #include "base/version.h"
 #include "cli/compare_view.h"
+#include "runs/report/svg.h"
 #include "runs/report/table.h"
 
 namespace hayfork::cli {
@@ -15,30 +15,6 @@ namespace {
 
 using runs::Cell;
 using runs::CellType;
-
-// XML 1.0 has no control characters, not even escaped.
-std::string xml(std::string_view text) {
-  std::string out;
-  for (const char c : replace_invalid_utf8(text)) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? '?' : c;
-    }
-  }
-  return out;
-}
 
 std::string title(const runs::JudgedRule& judged) {
   std::string text = judged.row.task;
@@ -78,7 +54,8 @@ std::string gate_word(const runs::JudgedRule& judged) {
 }
 
 std::string gate_line(const runs::JudgedRule& judged) {
-  return fmt::format("{:<12}  {}  {}", gate_word(judged), runs::terminal_line(title(judged)), figures(judged));
+  return fmt::format("{:<12}  {}  {}", gate_word(judged), runs::terminal_line(title(judged)),
+                     runs::terminal_line(figures(judged)));
 }
 
 std::string junit_xml(const runs::GateResult& result, const runs::RunView& base, const runs::RunView& cand,
@@ -87,15 +64,15 @@ std::string junit_xml(const runs::GateResult& result, const runs::RunView& base,
   std::string cases;
   for (const runs::JudgedRule& judged : result.rules) {
     const std::string word = gate_word(judged);
-    cases += fmt::format("    <testcase classname=\"hayfork.gate\" name=\"{}\">\n", xml(title(judged)));
+    cases += fmt::format("    <testcase classname=\"hayfork.gate\" name=\"{}\">\n", runs::xml_text(title(judged)));
     if (word == "FAIL") {
       ++failures;
-      cases += fmt::format("      <failure message=\"{0}\">{0}</failure>\n", xml(figures(judged)));
+      cases += fmt::format("      <failure message=\"{0}\">{0}</failure>\n", runs::xml_text(figures(judged)));
     } else if (word == "INCONCLUSIVE") {
       ++skipped;
-      cases += fmt::format("      <skipped message=\"{}\"/>\n", xml(figures(judged)));
+      cases += fmt::format("      <skipped message=\"{}\"/>\n", runs::xml_text(figures(judged)));
     } else {
-      cases += fmt::format("      <system-out>{}: {}</system-out>\n", word, xml(figures(judged)));
+      cases += fmt::format("      <system-out>{}: {}</system-out>\n", word, runs::xml_text(figures(judged)));
     }
     cases += "    </testcase>\n";
   }
@@ -105,8 +82,9 @@ std::string junit_xml(const runs::GateResult& result, const runs::RunView& base,
       "value=\"{}\"/>\n"
       "      <property name=\"candidate\" value=\"{}\"/>\n      <property name=\"policy\" value=\"{}\"/>\n"
       "      <property name=\"hayfork\" value=\"{}\"/>\n    </properties>\n{}  </testsuite>\n</testsuites>\n",
-      xml(runs::name(result.verdict)), result.rules.size(), failures, skipped, xml(base.run.run_id),
-      xml(cand.run.run_id), xml(policy), xml(version()), cases);
+      runs::xml_text(runs::name(result.verdict)), result.rules.size(), failures, skipped,
+      runs::xml_text(base.run.run_id), runs::xml_text(cand.run.run_id), runs::xml_text(policy),
+      runs::xml_text(version()), cases);
 }
 
 std::string gate_markdown(const runs::GateResult& result, const runs::RunView& base, const runs::RunView& cand,

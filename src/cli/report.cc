@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file_map.h"
 #include "base/units.h"
+#include "base/utf8.h"
 #include "cli/output.h"
 #include "cli/site_flags.h"
 
@@ -82,7 +83,7 @@ int report(const ReportVerb& verb, Console& console) {
   const size_t n_runs = options.runs.size();
   runs::Site site(store, options);
   const Written written = write(site, verb);
-  console.out(fmt::format("wrote {} ({}{} runs, {}, no external requests)  sha256 {}\n", written.first,
+  console.out(fmt::format("wrote {} ({}{} runs, {}, no external requests)  sha256 {}\n", printable(written.first),
                           written.n_pages > 1 ? fmt::format("+{} pages, ", written.n_pages - 1) : "", n_runs,
                           format_bytes(static_cast<double>(written.n_bytes)), written.sha256));
   if (options.n_runs_all > static_cast<int64_t>(n_runs))

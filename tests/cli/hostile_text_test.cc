@@ -1,20 +1,9 @@
 // Names, tags and notes made to break terminals, tables and pictures: every format gives them back escaped.
-#include <filesystem>
-
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
-
 #include "base/utf8.h"
-#include "tests/support/bad_input.h"
+#include "tests/support/cli_test.h"
 
 namespace hayfork::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-using test::ProcessResult;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 // Every one in one name: escape sequences, markup, formulas, separators, text direction, a broken character.
 const std::string kHostile =
@@ -100,6 +89,38 @@ TEST_F(HostileTextTest, NamesComeBackFromTheDatabaseAsTheyWere) {
   EXPECT_EQ(by_name.status, 0) << by_name.err;
   const ProcessResult by_tag = run({"show", "@tag:" + kTag, "--db", "runs.db"});
   EXPECT_EQ(by_tag.status, 0) << by_tag.err;
+}
+
+// Tasks are columns here: their names stand in the heads.
+TEST_F(HostileTextTest, InHeadsOfTables) {
+  test::MadeTask task{.name = kHostile, .protocol = kHostile, .metric = kHostile, .scores = test::ones(1, 30)};
+  test::make_runs(path("heads.db"), {{.model = kHostile, .tasks = {task}}});
+  for (const std::vector<std::string>& verb :
+       {std::vector<std::string>{"table"}, {"export", "metrics"}, {"show", "@last"}}) {
+    for (const char* format : {"table", "md", "latex"}) {
+      std::vector<std::string> words = verb;
+      words.insert(words.end(), {"--db", "heads.db", "-o", format});
+      const ProcessResult result = run(words);
+      SCOPED_TRACE(verb[0] + " " + format);
+      ASSERT_EQ(result.status, 0) << result.err;
+      expect_clean(result.out);
+    }
+  }
+}
+
+TEST_F(HostileTextTest, InTheGatesFiles) {
+  test::MadeTask task{.name = kHostile, .metric = "acc\xEF\xBF\xBF", .scores = test::ones(10, 30)};
+  const auto ids = test::make_runs(path("gate.db"), {{.model = kHostile, .tasks = {task}}, {.tasks = {task}}});
+  write("gate.yaml", "schema: hayfork/gate/1\nrules: [{task: \"*\"}]\n");
+  const ProcessResult result = run({"gate", ids[0], "--baseline", ids[1], "--policy", "gate.yaml", "--db", "gate.db",
+                                    "--junit", path("junit.xml"), "--md", path("gate.md")});
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const std::string& text : {result.out, read("junit.xml"), read("gate.md")}) {
+    expect_clean(text);
+    EXPECT_THAT(text, HasSubstr("script"));
+  }
+  for (const char* name : {"junit.xml", "gate.md"}) EXPECT_THAT(read(name), Not(HasSubstr("<script>")));
+  EXPECT_EQ(read("junit.xml").find("\xEF\xBF\xBF"), std::string::npos);  // no character of XML
 }
 
 TEST_F(HostileTextTest, InMessages) {

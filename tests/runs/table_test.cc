@@ -77,6 +77,15 @@ TEST(Table, TerminalsNeverSeeControlCharacters) {
   EXPECT_EQ(out, "text\na\\x1b[31mred\\x07\\nb\\tc\\x00e\xEF\xBF\xBD\n\\u202eabc\n");
 }
 
+TEST(Table, HeadsAreTextToo) {
+  Table table;
+  table.columns = {{"a\x1b[2J\u200F\u2028b"}};
+  EXPECT_EQ(render("show", "rows", table, Format::table), "a\\x1b[2J\\u200f\\u2028b\n");
+  table.rows = {{std::string("x")}};
+  Document record{"show", {{"run", table, true, "", {}}}};
+  EXPECT_EQ(render(record, Format::table), "a\\x1b[2J\\u200f\\u2028b  x\n");
+}
+
 TEST(Table, LongTextIsCutOnlyOnTerminals) {
   Table table;
   table.columns = {{"text"}};
@@ -100,11 +109,12 @@ TEST(CsvField, QuotesAsRfc4180) {
 }
 
 TEST(CsvField, DisarmsFormulas) {
-  for (const char* text : {"=1+1", "+1", "-2+3", "@SUM(A1)", " =1", "\t=1", "\tx"}) {
+  for (const char* text : {"=1+1", "+1", "-2+3", "@SUM(A1)", " =1", "\t=1", "\tx", "\r=1", "\r\n x", "\n=1",
+                           "\uFF1D1+1", "\uFF0B1", "\uFF0D1", "\uFF20A1", "\u00A0=1", "\uFEFF=1"}) {
     const std::string field = csv_field(text);
     EXPECT_EQ(field[field[0] == '"' ? 1 : 0], '\'') << text;
   }
-  EXPECT_EQ(csv_field("1-2"), "1-2");
+  for (const char* text : {"1-2", " x", "\u00A0x", "", " "}) EXPECT_EQ(csv_field(text).find('\''), std::string::npos);
 }
 
 TEST(Csv, NegativeNumbersStayNumbers) {
@@ -119,6 +129,8 @@ TEST(LatexText, EscapesEverySpecialCharacter) {
             "50\\% \\& \\$x\\_1\\textasciicircum{}2\\$ \\#\\{\\textasciitilde{}\\}"
             "\\textbackslash{}input\\{/etc/passwd\\}\\textless{}\\textgreater{}");
   EXPECT_EQ(latex_text("a\nb"), "a b");
+  EXPECT_EQ(latex_text("[1ex] a [b]"), "{[}1ex] a [b]");  // would be an argument of the row's end above
+  EXPECT_EQ(latex_text(" *a*"), " {*}a*");
 }
 
 TEST(Latex, TabularHasOneLetterAColumn) {
