@@ -44,6 +44,14 @@ std::vector<RunRow> by_baseline(Connection& db, std::string_view name) {
                              name);
 }
 
+// Why a baseline's name finds nothing.
+std::string why_no_baseline(Connection& db, std::string_view name, const std::string& unknown) {
+  const auto rows = select_rows<BaselineRow>(db, "WHERE name = ? ORDER BY id DESC LIMIT 1", name);
+  if (rows.empty()) return unknown;
+  if (!rows.front().run_id_text) return "the baseline was cleared";
+  return fmt::format("the baseline's run {} is no longer in the database", shown(*rows.front().run_id_text));
+}
+
 RunRow find(Connection& db, std::string_view reference) {
   if (reference.empty() || reference.size() > kMaxReference)
     not_found(db, reference, "a reference has 1 to 200 characters");
@@ -54,9 +62,11 @@ RunRow find(Connection& db, std::string_view reference) {
   if (reference == "@last") return first(newest(db), "the database has no runs");
   if (reference.starts_with("@tag:")) return first(by_tag(db, reference.substr(5)), "no run has this tag");
   if (reference.starts_with("@baseline:"))
-    return first(by_baseline(db, reference.substr(10)), "no such baseline is set");
+    return first(by_baseline(db, reference.substr(10)),
+                 why_no_baseline(db, reference.substr(10), "no such baseline is set"));
   if (reference.starts_with("@")) {
-    return first(by_baseline(db, reference.substr(1)), "no such baseline; @last, @tag:x and @baseline:x are known");
+    return first(by_baseline(db, reference.substr(1)),
+                 why_no_baseline(db, reference.substr(1), "no such baseline; @last, @tag:x and @baseline:x are known"));
   }
   std::vector<RunRow> rows = select_rows<RunRow>(db, "WHERE run_id = ?1 OR uuid = ?1", reference);
   if (rows.empty())

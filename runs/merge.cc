@@ -1,5 +1,6 @@
 // db merge: another file's runs, in one transaction. The other file is attached read-only; small rows go through their
 // field tables with ids mapped, samples are copied inside SQLite.
+#include <cmath>
 #include <map>
 #include <memory>
 
@@ -82,6 +83,15 @@ class Merger {
     }
   }
 
+  // What a row of the other file became here.
+  int64_t new_id(const IdMap& map, int64_t id, const char* what) const {
+    if (const auto at = map.find(id); at != map.end()) return at->second;
+    throw Error(ErrorCode::corrupt, ErrorSubject::database, "the other database is damaged",
+                {.where = other_,
+                 .why = fmt::format("a row points to {} {}, which is not there", what, id),
+                 .next = "hayfork db check --db FILE; nothing was merged"});
+  }
+
   // The run here that the other file's run is a part of, or nothing.
   std::optional<RunRow> partner(const RunRow& run) {
     auto rows = select_rows<RunRow>(db_, "WHERE uuid = ?", run.uuid);
@@ -116,7 +126,7 @@ class Merger {
 
   int64_t add_run(const RunRow& run) {
     RunRow copy = run;
-    copy.model_id = models_.at(run.model_id);
+    copy.model_id = new_id(models_, run.model_id, "model");
     copy.sparse_id = mapped(sparse_, run.sparse_id);
     copy.host_id = mapped(hosts_, run.host_id);
     if (db_.value("SELECT count(*) FROM main.runs WHERE run_id = ?", run.run_id) > 0) {
@@ -151,7 +161,7 @@ class Merger {
   }
 
   void merge_task(const RunRow& run, const RunTaskRow& task, int64_t target, const IdMap& attempts) {
-    const int64_t task_id = tasks_.at(task.task_id);
+    const int64_t task_id = new_id(tasks_, task.task_id, "task");
     const auto known = db_.value<OptInt>(
         "SELECT id FROM main.run_tasks WHERE run = ? AND task_id = ? AND num_fewshot = ? AND fewshot_seed = ? AND chat "
         "= ?",
@@ -178,10 +188,29 @@ class Merger {
       while (s.step()) samples.push_back(s.get<int64_t>());
     }
     for (const int64_t sample : samples) merge_sample(run, sample, id, attempts);
+    if (known && report_.n_samples_added == n_before) refuse_other_metrics(run, task, id);
     if (!known || report_.n_samples_added == n_before) return;
     // Aggregates of a part say nothing of the whole: the caller folds them again.
     db_.run("DELETE FROM main.metrics WHERE run_task = ?", id);
     recount(db_, id);
+  }
+
+  // Nothing came of the other file's samples: where it holds as many, its aggregates are of the same ones.
+  void refuse_other_metrics(const RunRow& run, const RunTaskRow& task, int64_t run_task) const {
+    const auto n = [&](const char* from, int64_t id) {
+      return db_.value(fmt::format("SELECT count(*) FROM {}.samples WHERE run_task = ? AND status = 'ok'", from), id);
+    };
+    if (n("main", run_task) != n("other", task.id)) return;
+    Statement s = db_.statement(
+        "SELECT o.slice, o.metric, m.value, o.value FROM other.metrics o JOIN main.metrics m ON m.run_task = ?1 AND "
+        "m.slice = o.slice AND m.metric = o.metric AND m.filter = o.filter WHERE o.run_task = ?2 AND (m.n <> o.n OR "
+        "abs(m.value - o.value) > 1e-9 * max(1, abs(m.value))) LIMIT 1");
+    s.bind_all(run_task, task.id);
+    if (!s.step()) return;
+    refuse(fmt::format("the two databases disagree about a figure of run {}", run.run_id),
+           fmt::format("{}{}: {:.6g} here, {:.6g} there", printable(s.get<std::string>(1).substr(0, 60)),
+                       s.get<std::string>(0).empty() ? "" : " at " + printable(s.get<std::string>(0).substr(0, 60)),
+                       s.get<OptReal>(2).value_or(NAN), s.get<OptReal>(3).value_or(NAN)));
   }
 
   void merge_sample(const RunRow& run, int64_t sample, int64_t run_task, const IdMap& attempts) {
@@ -288,11 +317,11 @@ class Merger {
     for (SearchRow search : theirs<SearchRow>(db_, "WHERE run = ?", run)) {
       const int64_t old = search.id;
       search.run = target;
-      search.model_id = models_.at(search.model_id);
+      search.model_id = new_id(models_, search.model_id, "model");
       const int64_t id = insert_row(db_, search);
       for (SearchPointRow point : theirs<SearchPointRow>(db_, "WHERE search_id = ?", old)) {
         point.search_id = id;
-        point.sparse_id = sparse_.at(point.sparse_id);
+        point.sparse_id = new_id(sparse_, point.sparse_id, "sparse configuration");
         insert_row(db_, point);
       }
     }
@@ -310,8 +339,8 @@ class Merger {
   void copy_gates() {
     for (const GateRow& gate : theirs<GateRow>(db_, "ORDER BY id")) {
       GateRow copy = gate;
-      copy.cand = runs_.at(gate.cand);
-      copy.base = runs_.at(gate.base);
+      copy.cand = new_id(runs_, gate.cand, "run");
+      copy.base = new_id(runs_, gate.base, "run");
       if (db_.value("SELECT count(*) FROM main.gates WHERE cand = ? AND base = ? AND policy_sha256 = ? AND made_at = ?",
                     copy.cand, copy.base, copy.policy_sha256, copy.made_at) > 0) {
         continue;
@@ -319,8 +348,8 @@ class Merger {
       const int64_t id = insert_row(db_, copy);
       for (ComparisonRow comparison : theirs<ComparisonRow>(db_, "WHERE gate = ? ORDER BY id", gate.id)) {
         comparison.gate = id;
-        comparison.base = runs_.at(comparison.base);
-        comparison.cand = runs_.at(comparison.cand);
+        comparison.base = new_id(runs_, comparison.base, "run");
+        comparison.cand = new_id(runs_, comparison.cand, "run");
         insert_row(db_, comparison);
       }
     }

@@ -1,5 +1,6 @@
 #include "runs/schema.h"
 
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -32,6 +33,12 @@ bool is_new(const Header& header) {
 
 void refuse_foreign(const Header& header, const std::string& file) {
   if (header.application_id == kApplicationId && header.version >= 1) return;
+  if (header.application_id == kApplicationId) {
+    throw Error(ErrorCode::corrupt, ErrorSubject::database, "the results database is damaged",
+                {.where = file,
+                 .why = "it has tables and no schema version: making it was cut off, or another hand wrote in it",
+                 .next = "use its copy (.bak) or a backup; this one was not changed"});
+  }
   throw Error(ErrorCode::corrupt, ErrorSubject::database, "this file is no Hayfork database",
               {.where = file,
                .why = fmt::format("it is another program's SQLite database (application id {:#x}, want {:#x})",
@@ -60,21 +67,32 @@ void apply(Connection& connection, const Migration& migration) {
   transaction.commit();
 }
 
-std::set<std::string> names_in(Connection& connection) {
-  std::set<std::string> names;
-  Statement s = connection.statement("SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('table', 'view')");
-  while (s.step()) names.insert(s.get<std::string>());
-  return names;
+// "table samples" → its columns; views alike.
+std::map<std::string, std::set<std::string>> columns_in(Connection& connection) {
+  std::map<std::string, std::set<std::string>> out;
+  Statement s = connection.statement(
+      "SELECT m.type || ' ' || m.name, c.name FROM sqlite_schema m JOIN pragma_table_info(m.name) c WHERE m.type IN "
+      "('table', 'view')");
+  while (s.step()) out[s.get<std::string>(0)].insert(s.get<std::string>(1));
+  return out;
 }
 
 // A migration that was cut off, or a hand that dropped something: told here, not by whichever query meets it first.
 void refuse_incomplete(Connection& connection, std::span<const Migration> list) {
   Connection model(":memory:", "a new database", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   for (const Migration& migration : list) apply(model, migration);
-  const std::set<std::string> there = names_in(connection);
+  const auto there = columns_in(connection);
   std::string missing;
-  for (const std::string& name : names_in(model)) {
-    if (!there.contains(name)) missing += (missing.empty() ? "" : ", ") + name;
+  const auto add = [&missing](const std::string& what) { missing += (missing.empty() ? "" : ", ") + what; };
+  for (const auto& [name, columns] : columns_in(model)) {
+    const auto here = there.find(name);
+    if (here == there.end()) {
+      add(name);
+      continue;
+    }
+    for (const std::string& column : columns) {
+      if (!here->second.contains(column)) add(fmt::format("column {} of {}", column, name));
+    }
   }
   if (missing.empty()) return;
   throw Error(ErrorCode::corrupt, ErrorSubject::database, "the results database is damaged",

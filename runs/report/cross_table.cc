@@ -33,7 +33,7 @@ std::string metric_of(const RunTaskView& task, const LayoutColumn& column) {
   if (column.metric.empty()) return task.task.primary_metric;
   const bool known = std::any_of(task.metrics.begin(), task.metrics.end(),
                                  [&](const MetricRow& row) { return row.metric == column.metric; });
-  return known ? column.metric : task.task.primary_metric;
+  return known || column.only_metric ? column.metric : task.task.primary_metric;
 }
 
 const MetricRow* aggregate_of(const RunTaskView& task, const LayoutColumn& column) {

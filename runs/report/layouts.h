@@ -15,6 +15,7 @@ struct LayoutColumn {
   std::string title;
   std::vector<std::string> tasks;  // the first that a run has; empty with `mean`: the mean of all columns before it
   std::string metric = {};         // empty: the task's primary one
+  bool only_metric = false;        // a task without it has no value; else its primary one stands in
   std::string slice = {};
   bool mean = false;
   // Of timings instead of scores (tasks empty): a figure of the bench row with these sizes.

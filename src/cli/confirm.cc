@@ -21,7 +21,7 @@ std::optional<int64_t> seed_of(const runs::RunView& run, const std::string& task
 
 int64_t rerun(runs::Store& store, const runs::RunView& run, const std::vector<std::string>& tasks, int64_t seed,
               const ExecuteOptions& options, Console& console) {
-  RunConfig config = run_config_from_json(run.run.config_json);
+  RunConfig config = config_of(run.run);
   config.tasks = tasks;
   config.seed = seed;
   ExecuteOptions execute = options;

@@ -283,20 +283,6 @@ runs::RunIdentity identity_of(const Plan& plan, const ExecuteOptions& options, c
   return identity;
 }
 
-void read_shard(const std::string& text, ExecuteOptions& options) {
-  const size_t slash = text.find('/');
-  if (slash == std::string::npos) {
-    throw Error(ErrorCode::usage, ErrorSubject::general, fmt::format("--shard: cannot read \"{}\"", text),
-                {.why = "want I/N, I from 0 to N-1"});
-  }
-  options.shard = parse_count(text.substr(0, slash), "--shard");
-  options.n_shards = parse_count(text.substr(slash + 1), "--shard");
-  if (options.n_shards < 1 || options.n_shards > 100'000 || options.shard >= options.n_shards) {
-    throw Error(ErrorCode::usage, ErrorSubject::general, fmt::format("--shard: there is no shard {}", text),
-                {.why = "I runs from 0 to N-1"});
-  }
-}
-
 void announce(const Plan& plan, const std::string& run_id, const ExecuteOptions& options, Console& console) {
   const engine::ModelInfo& info = plan.engine->info();
   const auto head = [](const std::string& digest) { return digest.empty() ? std::string("?") : digest.substr(0, 8); };
@@ -331,45 +317,6 @@ void EventLog::attach(runs::Store& store, int64_t run) {
   waiting_.clear();
   store_ = &store;
   run_ = run;
-}
-
-void declare_execution(Flags& flags, ExecuteOptions& options) {
-  flags.group("Sharing the work");
-  flags.declare(
-      "shard", "I/N", "Only the samples whose number in the plan modulo N is I; db merge joins the databases.",
-      [&options](const std::vector<std::string>& values) { read_shard(values.empty() ? "" : values.back(), options); });
-  flags.group("Stopping");
-  flags.declare("time-limit", "TIME", "Stop cleanly after 50m, 2h; exit status 4, and resume goes on.",
-                [&options](const std::vector<std::string>& values) {
-                  options.time_limit_s = parse_duration(values.empty() ? "" : values.back(), "--time-limit");
-                });
-  flags
-      .declare("max-failed", "SHARE", "Give up once more than this share of the samples failed.",
-               [&options](const std::vector<std::string>& values) {
-                 const std::string text = values.empty() ? "" : values.back();
-                 const std::vector<double> shares = parse_numbers(text, "--max-failed");
-                 options.max_failed = shares.front();
-                 if (shares.size() == 1 && shares.front() >= 0 && shares.front() <= 1) return;
-                 throw Error(ErrorCode::usage, ErrorSubject::general,
-                             fmt::format("--max-failed: cannot use {}", text.substr(0, 40)),
-                             {.why = "it is a share of the samples", .next = "give 0 to 1: 0.05 for one in twenty"});
-               })
-      .preset = "1";
-  flags.toggle("strict", options.strict, "Exit status 4 when a prompt was cut to fit.");
-  flags.group("Storage");
-  flags.toggle("keep-prompts", options.keep_prompts, "Store prompts of any length; else those up to 16 KiB.");
-  flags.declare("no-log-samples", "", "Store scores without prompts and answers.",
-                [&options](const auto&) { options.log_samples = false; });
-  flags.group("Progress");
-  flags
-      .declare("events", "jsonl", "Progress as JSON lines on standard error, instead of a bar.",
-               [&options](const std::vector<std::string>& values) {
-                 if (values.empty() || values.back() != "jsonl") {
-                   throw Error(ErrorCode::usage, ErrorSubject::general, "--events: want jsonl");
-                 }
-                 options.events = true;
-               })
-      .choices = {"jsonl"};
 }
 
 RunOutcome begin_and_execute(const Plan& plan, runs::Store& store, const ExecuteOptions& options, EventLog& events,
@@ -417,26 +364,6 @@ RunOutcome resume_and_execute(const Plan& plan, const runs::RunRow& run, runs::S
   RunOutcome outcome = Execution(plan, store, state.handle, options, console).run();
   events.detach();
   return outcome;
-}
-
-void refold_runs(runs::Store& store, const std::vector<int64_t>& runs, Console& console) {
-  for (const int64_t run : runs) {
-    const runs::RunView view = store.show_run(run);
-    try {
-      const RunConfig config = run_config_from_json(view.run.config_json);
-      const auto tokenizer = engine::Tokenizer::load(
-          config.tokenizer.empty() ? model_folder(config.model) : std::filesystem::path(config.tokenizer));
-      const TextSide text = text_side(config, tokenizer.get(), 0, {});
-      const auto tasks = make_tasks(config, text, {});
-      for (size_t i = 0; i < tasks.size() && i < view.tasks.size(); ++i) {
-        fold_task(store, *tasks[i], view.tasks[i].row.id);
-      }
-      fold_groups(store, run, false);
-    } catch (const Error& error) {
-      console.warn("HAY-W013", fmt::format("{}: its aggregates could not be made again ({}); hayfork resume {} does it",
-                                           view.run.run_id, error.what(), view.run.run_id));
-    }
-  }
 }
 
 }  // namespace hayfork::cli

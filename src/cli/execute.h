@@ -56,6 +56,9 @@ RunOutcome begin_and_execute(const Plan& plan, runs::Store& store, const Execute
 RunOutcome resume_and_execute(const Plan& plan, const runs::RunRow& run, runs::Store& store,
                               const ExecuteOptions& options, EventLog& events, Console& console);
 
+// The settings that a run was made with. Throws: usage for an imported run, corrupt when they cannot be read.
+RunConfig config_of(const runs::RunRow& run);
+
 // Aggregates of merged runs, made again from their stored samples; a run whose model is not here is told of.
 void refold_runs(runs::Store& store, const std::vector<int64_t>& runs, Console& console);
 

@@ -82,7 +82,7 @@ std::vector<runs::SampleRow> rescored(runs::Store& store, const tasks::Task& tas
 int run(const RescoreOptions& options, Console& console) {
   runs::Store store = open_to_write(options.db, console);
   const runs::RunRow row = store.find_run(options.run);
-  RunConfig config = run_config_from_json(row.config_json);
+  RunConfig config = config_of(row);
   if (!options.data.empty()) config.data_dir = options.data;
   const auto tokenizer = engine::Tokenizer::load(config.tokenizer.empty() ? model_folder(config.model)
                                                                           : std::filesystem::path(config.tokenizer));

@@ -90,7 +90,7 @@ int resume(const ResumeVerb& options, Console& console) {
     throw Error(ErrorCode::resource, ErrorSubject::database, fmt::format("run {} is still running", row.run_id),
                 {.where = options.execute.db.db, .next = "wait for it, or stop it and resume again"});
   }
-  RunConfig config = run_config_from_json(row.config_json);
+  RunConfig config = config_of(row);
   EngineFlags engine = options.execute.engine;
   if (engine.model.empty()) engine.model = config.model;
   if (engine.tokenizer.empty()) engine.tokenizer = config.tokenizer;

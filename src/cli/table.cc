@@ -60,7 +60,9 @@ int table(const TableVerb& verb, Console& console) {
   for (runs::LayoutColumn& column : columns) {
     std::vector<runs::SliceKey> keys;
     if (!verb.slice.empty() && !column.mean) column.slice = runs::parse_slice(verb.slice, keys);
-    if (!verb.metric.empty()) column.metric = verb.metric;
+    if (verb.metric.empty() || column.mean) continue;
+    column.metric = verb.metric;
+    column.only_metric = true;
   }
   runs::CrossTable cross = runs::cross_table(store, sources, std::move(columns), options);
   std::erase_if(cross.rows, [](const runs::CrossRow& row) {

@@ -1,21 +1,9 @@
 // The verbs that judge results, on databases that cannot be trusted: one clear message, exit status 6, the file as it
 // was.
-#include <filesystem>
-
-#include <gmock/gmock.h>
-
-#include "tests/support/bad_input.h"
-#include "tests/support/made_runs.h"
+#include "tests/support/cli_test.h"
 
 namespace hayfork::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using test::expect_error;
-using test::MadeTask;
-using test::ones;
-using test::ProcessResult;
-using ::testing::HasSubstr;
 
 class BadResultsTest : public test::BadInputTest {
  protected:
@@ -67,6 +55,21 @@ TEST_F(BadResultsTest, ADatabaseThatIsHalfMigrated) {
   expect_refused({"comparisons"});
 }
 
+TEST_F(BadResultsTest, TablesWithoutAVersion) {
+  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
+  sql("pragma journal_mode = delete; pragma user_version = 0");
+  expect_refused({"no schema version"});
+}
+
+TEST_F(BadResultsTest, AMissingColumn) {
+  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
+  sql("pragma journal_mode = delete; drop view v_scores; drop view v_runs; alter table run_tasks drop column "
+      "seeds_json;"
+      "create view v_scores as select 1 as model; create view v_runs as select 1");
+  expect_refused({"column seeds_json of table run_tasks"});
+  expect_error(run({"db", "check"}), 6, {"column seeds_json of table run_tasks"});
+}
+
 TEST_F(BadResultsTest, MissingTables) {
   if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
   sql("pragma journal_mode = delete; drop table metrics; drop table samples");
@@ -104,6 +107,62 @@ TEST_F(BadResultsTest, MergingADatabaseWithItself) {
   expect_error(run({"db", "merge", path("runs.db")}), 2, {"itself"});
   expect_error(run({"import", "hayfork", path("gate.yaml")}), 6, {"gate.yaml"});
   expect_intact();
+}
+
+// Every reference that a merge follows, pointed at nothing.
+TEST_F(BadResultsTest, MergingADatabaseWhoseRowsPointNowhere) {
+  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
+  const std::string good = read("runs.db");
+  const std::string as_new = "update runs set uuid = 'x' || uuid, run_id = 'z' || run_id, plan_sha256 = 'p' || id;";
+  for (const std::string& damage :
+       {"update runs set model_id = 99;" + as_new, "update run_tasks set task_id = 99;" + as_new,
+        as_new +
+            "insert into searches(run, model_id, algo, seed, space_json, started_at) values (1, 99, 'a', 0, '{}', '')",
+        std::string(
+            "insert into gates(cand, base, policy_sha256, policy_text, verdict, exit_code, made_at) values (99, "
+            "99, '', '', 'pass', 0, '')")}) {
+    SCOPED_TRACE(damage);
+    write("other.db", good);
+    test::run_process("/usr/bin/sqlite3", {path("other.db"), "pragma foreign_keys = off;" + damage});
+    expect_error(run({"db", "merge", path("other.db")}), 6, {"other.db", "99"});
+    expect_intact();
+  }
+  EXPECT_EQ(json::parse(run({"list", "runs", "-o", "json"}).out)["runs"].size(), 2u);
+}
+
+TEST_F(BadResultsTest, MergingTheSameRunWithOtherFigures) {
+  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
+  write("other.db", read("runs.db"));
+  const std::vector<std::string> merge = {"db", "merge", path("other.db")};
+  EXPECT_EQ(run(merge).status, 0);  // the same
+  test::run_process("/usr/bin/sqlite3", {path("other.db"), "update metrics set value = 0.99"});
+  expect_error(run(merge), 2, {"disagree", ids_[0], "acc", "0.99"});
+  test::run_process("/usr/bin/sqlite3", {path("other.db"), "delete from samples"});
+  EXPECT_EQ(run(merge).status, 0);  // of other samples: those here stand
+  EXPECT_THAT(run({"export", "metrics", ids_[0], "-o", "csv"}).out, HasSubstr(",0.6,100,"));
+}
+
+// SQLite has infinities, and a hand or a loss beyond all bounds may have written one.
+TEST_F(BadResultsTest, ScoresThatAreInfinite) {
+  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
+  sql("update samples set score = 9e999, ctx_len = 100 * id where id % 5 = 0; update sample_metrics set value = 9e999 "
+      "where sample % 5 = 0; update metrics set value = 9e999, ci_low = 9e999, ci_high = -9e999");
+  for (const auto& verb : verbs()) {
+    SCOPED_TRACE(verb.front() + " … " + verb.back());
+    if (verb[0] == "db" || verb[0] == "gate") continue;
+    const ProcessResult result = run(verb);
+    EXPECT_EQ(result.status, 0) << result.err;
+  }
+  EXPECT_EQ(run({"gate", ids_[1], "--baseline", ids_[0], "--policy", policy_}).status, 1);
+  const ProcessResult result = run({"report", "-o", "site", "--include-samples", "all"});
+  EXPECT_EQ(result.status, 0) << result.err;
+}
+
+TEST_F(BadResultsTest, ImportedRunsAreNotRunAgain) {
+  runs::Store store = test::open_new(path("runs.db"));
+  const std::string id = test::make_run(store, {.origin = "lm-eval", .tasks = {{.scores = ones(1, 2)}}});
+  store.close();
+  for (const char* verb : {"rescore", "resume"}) expect_error(run({verb, id}), 2, {id, "imported", "lm-eval"});
 }
 
 TEST_F(BadResultsTest, OutputsThatCannotBeWritten) {

@@ -1,31 +1,13 @@
 // hayfork gate through the program: every exit status, the policy's rules, its files, baselines and what is recorded.
 #include <cmath>
-#include <filesystem>
 
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
-
-#include "tests/support/bad_input.h"
-#include "tests/support/made_runs.h"
+#include "tests/support/cli_test.h"
 
 namespace hayfork::cli {
 namespace {
 
-namespace fs = std::filesystem;
-using nlohmann::json;
-using test::expect_error;
-using test::MadeRun;
-using test::MadeTask;
-using test::ones;
-using test::ProcessResult;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
-class GateTest : public test::BadInputTest {
+class GateTest : public test::CliTest {
  protected:
-  std::vector<std::string> add(const std::vector<MadeRun>& made) const {
-    return test::make_runs(path("runs.db"), made);
-  }
   // A baseline with half of n right, and a candidate with `right` of n.
   std::vector<std::string> pair_of(int64_t right, int64_t n = 200) const {
     return add({{.model = "base", .tasks = {{.scores = ones(n / 2, n)}}},
@@ -130,7 +112,7 @@ TEST_F(GateTest, BaselinesAreAppendOnlyAndADeletedOneIsTold) {
   EXPECT_EQ(run({"baseline", "set", "main", ids[1]}).status, 0);
   EXPECT_EQ(gate(by_name, file).status, 0);
   EXPECT_EQ(run({"baseline", "clear", "main"}).status, 0);
-  expect_error(gate(by_name, file), 6, {"@main", "baseline"});
+  expect_error(gate(by_name, file), 6, {"@main", "the baseline was cleared"});
   EXPECT_EQ(count("baselines"), 1);
   expect_error(run({"baseline", "clear", "main"}), 2, {"main"});
   expect_error(run({"baseline", "set", "no name"}), 2, {"no name"});
@@ -139,6 +121,11 @@ TEST_F(GateTest, BaselinesAreAppendOnlyAndADeletedOneIsTold) {
   const std::string half = test::make_run(store, {.status = "interrupted", .tasks = {{.scores = ones(1, 2)}}});
   store.close();
   expect_error(run({"baseline", "set", "main", half}), 2, {half, "interrupted"});
+  if (!fs::exists("/usr/bin/sqlite3")) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
+  EXPECT_EQ(run({"baseline", "set", "main", ids[0]}).status, 0);
+  test::run_process("/usr/bin/sqlite3",
+                    {path("runs.db"), "pragma foreign_keys = on; delete from runs where run_id = '" + ids[0] + "'"});
+  expect_error(gate(by_name, file), 6, {"@main", ids[0] + " is no longer in the database"});
 }
 
 TEST_F(GateTest, OnlyTheGateStoresComparisons) {

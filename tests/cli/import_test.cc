@@ -1,22 +1,11 @@
 // hayfork import and export through the program: files of other programs, our own round trip, and files with faults.
-#include <filesystem>
-
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "base/file_map.h"
-#include "tests/support/bad_input.h"
-#include "tests/support/made_runs.h"
+#include "tests/support/cli_test.h"
 
 namespace hayfork::cli {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-using test::expect_error;
-using test::ProcessResult;
-using ::testing::HasSubstr;
 
 // A results file of lm-evaluation-harness 0.4 with 30 made-up questions, two thirds right.
 json results() {
@@ -71,7 +60,7 @@ json sample(int i) {
           {"acc_norm", i % 2 == 0 ? 1.0 : 0.0}};
 }
 
-class ImportTest : public test::BadInputTest {
+class ImportTest : public test::CliTest {
  protected:
   std::string write_results(const json& value = results()) const {
     return write("lm/results_2026-11-01.json", value.dump(2));
@@ -84,12 +73,6 @@ class ImportTest : public test::BadInputTest {
   ProcessResult import(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), "import");
     return run(arguments);
-  }
-  json json_of(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.end(), {"-o", "json"});
-    const ProcessResult result = run(arguments);
-    EXPECT_EQ(result.status, 0) << result.err;
-    return json::parse(result.out, nullptr, false);
   }
   std::vector<fs::path> files_under(const std::string& folder) const {
     std::vector<fs::path> out;
@@ -145,6 +128,17 @@ TEST_F(ImportTest, ExportedLmEvalFilesAreImportedAsTheSame) {
   EXPECT_EQ(after["results"]["arc_easy"]["acc,none"], before["results"]["arc_easy"]["acc,none"]);
   EXPECT_EQ(after["versions"], before["versions"]);
   EXPECT_EQ(after["higher_is_better"], before["higher_is_better"]);
+}
+
+TEST_F(ImportTest, OtherAnswersToTheSameDocumentsAreOtherResults) {
+  const std::string file = write_results(), samples = write_samples();
+  ASSERT_EQ(import({"lm-eval", file, samples}).status, 0);
+  std::string lines = read("lm/samples_arc_easy_2026-11-01.jsonl");
+  lines.replace(lines.find("-1.25"), 5, "-1.50");
+  write("lm/samples_arc_easy_2026-11-01.jsonl", lines);
+  const ProcessResult result = import({"lm-eval", file, samples});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(json_of({"list", "runs"})["runs"].size(), 2u);
 }
 
 TEST_F(ImportTest, LmEvalFilesWithFaultsChangeNothing) {

@@ -1,37 +1,18 @@
 // hayfork table: models × tasks, the mark for the best, layouts of papers and their printed rows.
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
-
 #include "runs/report/layouts.h"
-#include "tests/support/bad_input.h"
-#include "tests/support/made_runs.h"
+#include "tests/support/cli_test.h"
 
 namespace hayfork::cli {
 namespace {
 
-using nlohmann::json;
-using test::expect_error;
-using test::MadeTask;
-using test::ones;
-using test::ProcessResult;
-using ::testing::HasSubstr;
-
-class TableTest : public test::BadInputTest {
+class TableTest : public test::CliTest {
  protected:
-  void add(const std::vector<test::MadeRun>& made) const {
-    runs::Store store = test::open_new(path("runs.db"));
-    for (const test::MadeRun& run : made) test::make_run(store, run);
-    store.close();
-  }
   static MadeTask mc(const std::string& name, int64_t right, int64_t n = 200) {
     return {.name = name, .protocol = "lm-eval/" + name + "/1.0", .scores = ones(right, n)};
   }
   json rows(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), "table");
-    arguments.insert(arguments.end(), {"-o", "json"});
-    const ProcessResult result = run(arguments);
-    EXPECT_EQ(result.status, 0) << result.err;
-    return json::parse(result.out, nullptr, false)["table"];
+    return json_of(std::move(arguments))["table"];
   }
 };
 
@@ -140,6 +121,17 @@ TEST_F(TableTest, TimingsOfPromptAndGenerationAreAddedAndSpeedUpsAreToTheFirstRo
   EXPECT_EQ(ratios[2]["column"], "64k ×");
   EXPECT_NEAR(ratios[2]["value"].get<double>() * ratios[8]["value"].get<double>(), 1.5, 1e-9);  // 1 and 1.5
   EXPECT_TRUE(ratios[0]["value"].is_null());
+}
+
+TEST_F(TableTest, AMetricThatATaskDoesNotHaveIsNotReplacedByAnother) {
+  MadeTask f1 = mc("squad", 50);
+  f1.metric = "f1";
+  add({{.model = "a", .tasks = {mc("arc_easy", 60), f1}}});
+  const json table = rows({"--metric", "f1"});
+  ASSERT_EQ(table.size(), 2u);
+  EXPECT_TRUE(table[0]["value"].is_null());
+  EXPECT_EQ(table[1]["value"], 0.25);
+  EXPECT_EQ(run({"table", "--metric", "bleu"}).status, 5);
 }
 
 TEST_F(TableTest, NothingToShowIsExitFive) {

@@ -229,6 +229,7 @@ class LmEval {
       if (id == nullptr || !(id->is_number_integer() || id->is_string()))
         refuse_import(reader.where(), "want a \"doc_id\" that is a number or a text");
       const std::string doc = text_of(*id);
+      hash_.update(text_of(line));
       const auto [at, fresh] = by_document.try_emplace(doc, task.samples.size());
       if (fresh)
         task.samples.push_back(lm_eval::sample_of(line, doc, reader.where(), task.planned.task.kind,
@@ -236,7 +237,6 @@ class LmEval {
       add_metrics(line, task, task.samples[at->second]);
     }
     hash_.update(file.filename().string());
-    for (const runs::SampleRow& row : task.samples) hash_.update(row.doc_sha256 + row.prompt_sha256);
     task.planned.n_planned = std::max(task.planned.n_planned, static_cast<int64_t>(task.samples.size()));
     if (task.samples.empty()) refuse_import(file.string(), "it holds no samples");
   }
