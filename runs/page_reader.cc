@@ -117,6 +117,10 @@ KeyCount PageReader::key_counts(int64_t few) {
   return query_rows<KeyCount>(*db_, "SELECT count(*), total(n_key < ?) FROM key_tokens", few).at(0);
 }
 
+std::vector<KeyTokensRow> PageReader::key_sets(const std::string& doc_sha256) {
+  return select_rows<KeyTokensRow>(*db_, "WHERE doc_sha256 = ? ORDER BY evaluator_sha256, params_sha256", doc_sha256);
+}
+
 std::vector<SearchListRow> PageReader::searches() {
   return query_rows<SearchListRow>(
       *db_,

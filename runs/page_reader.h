@@ -92,7 +92,8 @@ class PageReader {
   std::vector<BaselineRow> baseline_history();  // oldest first
   std::vector<LongPplRow> longppl();            // by architecture, size, training tokens
   KeyCount key_counts(int64_t few);
-  std::vector<SearchListRow> searches();  // newest first
+  std::vector<KeyTokensRow> key_sets(const std::string& doc_sha256);  // of one document
+  std::vector<SearchListRow> searches();                              // newest first
   std::optional<SparseView> sparse(int64_t id);
 
  private:

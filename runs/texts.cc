@@ -1,31 +1,13 @@
 // The texts table: each text once, under the SHA-256 of its bytes, compressed when that makes it smaller.
-#include <zstd.h>
-
-#include <memory>
-
 #include <fmt/format.h>
 
 #include "runs/sqlite.h"
+#include "runs/zstd.h"
 
 namespace hayfork::runs {
 namespace {
 
-constexpr int kLevel = 3;                          // zstd's own default
 constexpr int64_t kLimitBytes = int64_t{1} << 30;  // no stored text is larger; guards against a forged n_bytes
-
-struct FreeContext {
-  void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
-};
-
-std::string compress(std::string_view text) {
-  thread_local const std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
-  HAY_CHECK(context != nullptr);
-  std::string out(ZSTD_compressBound(text.size()), '\0');
-  const size_t n = ZSTD_compressCCtx(context.get(), out.data(), out.size(), text.data(), text.size(), kLevel);
-  HAY_CHECK(ZSTD_isError(n) == 0);
-  out.resize(n);
-  return out;
-}
 
 }  // namespace
 
@@ -40,7 +22,7 @@ Blob put_text(Connection& connection, std::string_view text) {
     Statement s = connection.statement("SELECT 1 FROM texts WHERE sha256 = ?");
     if (s.bind_all(key).step()) return key;
   }
-  Blob body{text.size() >= 64 ? compress(text) : std::string(text)};
+  Blob body{text.size() >= 64 ? zstd_compress(text) : std::string(text)};
   const bool smaller = body.bytes.size() < text.size();
   if (!smaller) body.bytes = text;
   connection.run("INSERT INTO texts(sha256, codec, n_bytes, body) VALUES(?,?,?,?)", key, smaller ? "zstd" : "raw",
@@ -61,13 +43,11 @@ std::string get_text(Connection& connection, const Blob& key, const std::string&
   if (n_bytes < 0 || n_bytes > kLimitBytes) throw fail(fmt::format("its size says {} bytes", n_bytes));
   std::string text;
   if (s.get<std::string>(0) == "zstd") {
-    // A frame that claims more than n_bytes is refused before memory is taken for it.
-    if (ZSTD_getFrameContentSize(body.data(), body.size()) != static_cast<unsigned long long>(n_bytes)) {
-      throw fail("its compressed frame has another size than the row says");
+    auto whole = zstd_decompress(body, static_cast<size_t>(n_bytes));
+    if (!whole || whole->size() != static_cast<size_t>(n_bytes)) {
+      throw fail("it does not decompress to the size that its row says");
     }
-    text.resize(static_cast<size_t>(n_bytes));
-    const size_t n = ZSTD_decompress(text.data(), text.size(), body.data(), body.size());
-    if (ZSTD_isError(n) != 0 || n != text.size()) throw fail("it does not decompress");
+    text = std::move(*whole);
   } else {
     text = std::move(body);
   }

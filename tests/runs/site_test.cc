@@ -239,6 +239,29 @@ TEST_F(SiteTest, SamplesStandBesideTheBaselines) {
   EXPECT_EQ(matches(text, "(<article)").size(), 320u);
 }
 
+// Tokens of loss_sample: the words "w100", " w101", …; those at 4 and 5 are key.
+TEST_F(SiteTest, SamplesShowWhatEachTokenCost) {
+  Store store = open();
+  SiteOptions options = everything(store);
+  options.baseline = store.find_run(made_->scaling[0]).id;
+  const std::string name = "samples-" + made_->scaling[1];
+  const std::string text = Site(store, options).page(name).value();
+  EXPECT_EQ(matches(text, "(<figcaption>Loss by token, )").size(), 4u);  // two documents, two runs
+  // 39 scored tokens of 0, 0.5, …, 3 by turns, from the second on, and 0.25 more each.
+  EXPECT_THAT(text, HasSubstr("1.724 nats a token over 39 (perplexity 5.609); 2 key tokens 2.500 (12.18)"));
+  EXPECT_THAT(text, HasSubstr("<title>token 0: not scored</title>"));
+  EXPECT_THAT(text, HasSubstr("<title>token 4: 2.250 nats, key</title>"));
+  EXPECT_THAT(text, HasSubstr("<title>tokens 3–5: 2.250 nats, 2 key</title>"));  // 400 tokens in 120 bars
+  EXPECT_THAT(text, HasSubstr("<u class=\"n3\"> w104</u><u class=\"n3\"> w105</u><span class=\"n3\"> w106</span>"));
+  EXPECT_THAT(text, HasSubstr(" … 100 more tokens … </span><span class=\"n3\"> w440</span>"));
+  EXPECT_EQ(matches(text, "(class=\"cell\")").size(), 2u * (120 + 40));
+  EXPECT_EQ(Site(store, options).page(name), text);
+  options.redact = true;
+  const std::string hidden = Site(store, options).page(name).value();
+  EXPECT_THAT(hidden, HasSubstr("<title>token 4: 2.250 nats, key</title>"));
+  EXPECT_THAT(hidden, Not(HasSubstr("w104")));
+}
+
 TEST_F(SiteTest, SamplesAreLimitedWithEveryKindAmongThem) {
   Store store = open();
   SiteOptions options = everything(store);

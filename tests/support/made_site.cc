@@ -3,9 +3,10 @@
 #include <cmath>
 
 #include "base/digest.h"
-#include "metrics/stats.h"
+#include "metrics/estimate_row.h"
 #include "runs/provenance.h"
 #include "runs/store.h"
+#include "runs/token_losses.h"
 
 namespace hayfork::test {
 namespace {
@@ -79,15 +80,7 @@ runs::MetricRow mean_row(const std::string& slice, const std::string& metric, co
   row.slice = slice;
   row.metric = metric;
   if (values.empty()) return row;
-  const metrics::Estimate estimate = metrics::estimate_mean(values);
-  row.value = estimate.value;
-  row.n = estimate.n;
-  row.stderr_value = estimate.stderr_value;
-  if (estimate.interval) {
-    row.ci_low = estimate.interval->low;
-    row.ci_high = estimate.interval->high;
-    row.ci_method = estimate.method;
-  }
+  metrics::put_estimate(row, metrics::estimate_mean(values));
   return row;
 }
 
@@ -241,6 +234,32 @@ std::vector<std::string> write_series(runs::Store& store) {
   return ids;
 }
 
+// ---- Documents with a loss for each token
+// ----------------------------------------------------------------------------
+
+// Document 3 has 400 tokens, document 4 has 40; a token is a word with the blank before it. Key: tokens 4 and 5 of
+// both, which doc3's and doc4's rows of key_tokens name.
+SampleRow loss_sample(int64_t run_task, int64_t document, float shift) {
+  SampleRow row;
+  row.run_task = run_task;
+  row.doc_id = std::to_string(document);
+  row.doc_sha256 = "doc" + std::to_string(document);
+  row.prompt_sha256 = sha256_hex(row.doc_sha256);
+  std::string text;
+  std::vector<float> nll;
+  std::vector<runs::TextRange> places;
+  for (int32_t i = 0; i < (document == 3 ? 400 : 40); ++i) {
+    const auto begin = static_cast<int32_t>(text.size());
+    text += (i > 0 ? " w" : "w") + std::to_string(100 + i);
+    places.emplace_back(begin, static_cast<int32_t>(text.size()));
+    nll.push_back(i == 0 ? NAN : static_cast<float>(i % 7) * 0.5F + shift);
+  }
+  row.prompt_text = runs::StoredText{text};
+  row.prompt_tokens = static_cast<int64_t>(nll.size());
+  row.artefacts = {runs::token_nll_artefact(nll), runs::token_places_artefact(places)};
+  return row;
+}
+
 // ---- LongPPL by size and tokens, a search --------------------------------------------------------------------------
 
 std::vector<std::string> write_scaling(runs::Store& store) {
@@ -261,13 +280,18 @@ std::vector<std::string> write_scaling(runs::Store& store) {
         row.ci_low = *row.value * 0.96;
         row.ci_high = *row.value * 1.04;
         store.set_metrics(handle.run_tasks[0], std::vector{row});
+        for (const int64_t document : {3, 4}) {
+          if (ids.size() < 2) store.add_sample(loss_sample(handle.run_tasks[0], document, ids.empty() ? 0.5F : 0.25F));
+        }
         store.finish_task(handle.run_tasks[0], "done");
+        store.flush();
         store.finish_run(handle.run, {.status = "done", .exit_code = 0});
         ids.push_back(handle.run_id);
       }
     }
   }
-  for (int64_t i = 0; i < 5; ++i) store.put_key_tokens({"doc" + std::to_string(i), "e", "p", "[]", i * 5});
+  for (int64_t i = 0; i < 5; ++i)
+    store.put_key_tokens({"doc" + std::to_string(i), "e", "p", i < 3 ? "[]" : "[[19,29]]", i * 5});
   return ids;
 }
 

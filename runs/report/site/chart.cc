@@ -53,6 +53,9 @@ std::string unit_label(double v) {
 }
 
 Axis linear_axis(std::string title, double low, double high, bool share) {
+  constexpr double kMost = 1e300;  // a figure may be infinite: the axis is not
+  low = std::isfinite(low) ? std::clamp(low, -kMost, kMost) : 0;
+  high = std::isfinite(high) ? std::clamp(high, -kMost, kMost) : low;
   if (share) return {std::move(title), 0, 1, false, {{0, "0"}, {0.25, "0.25"}, {0.5, "0.5"}, {0.75, "0.75"}, {1, "1"}}};
   if (!(high > low)) {
     const double room = std::max(std::abs(low) * 0.1, 0.01);
@@ -139,8 +142,7 @@ void Chart::line(std::span<const ChartPoint> points, const Mark& mark) {
 }
 
 void Chart::whisker(double x, double low, double high, int colour) {
-  points_ += fmt::format("<path class=\"whisker k{0}\" d=\"M{1} {2}L{1} {3}\"/>\n", colour, coordinate(px(x)),
-                         coordinate(py(low)), coordinate(py(high)));
+  points_ += svg_line(fmt::format("whisker k{}", colour), px(x), py(low), px(x), py(high));
 }
 
 void Chart::point(double x, double y, const Mark& mark, const std::string& tip, const std::string& href) {
@@ -152,15 +154,25 @@ void Chart::point(double x, double y, const Mark& mark, const std::string& tip, 
         "<a class=\"pt\" href=\"" + xml_text(href) + "\" aria-label=\"" + xml_text(tip) + "\">" + shape + "</a>\n";
 }
 
+void Chart::bar(int64_t i, double from, double to, double y, bool key, const std::string& tip) {
+  const double x = px(from), width = std::max(0.75, px(to) - x), base = py(y_.low);
+  const auto box = [&](const char* kind, double top, double height) {
+    return fmt::format("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>", kind, coordinate(x),
+                       coordinate(top), coordinate(width), coordinate(height));
+  };
+  points_ += fmt::format("<g class=\"cell\" data-r=\"0\" data-c=\"{}\"><title>{}</title>", i, xml_text(tip));
+  points_ += box(key ? "fill1" : "fill0", py(y), base - py(y));
+  if (key) points_ += box("fill1", base + 2, 3);
+  points_ += "</g>\n";
+}
+
 void Chart::vertical(double x, const std::string& text) {
-  rules_ += fmt::format("<path class=\"rule\" d=\"M{0} {1}L{0} {2}\"/>\n", coordinate(px(x)), coordinate(top_),
-                        coordinate(height_ - bottom_));
+  rules_ += svg_line("rule", px(x), top_, px(x), height_ - bottom_);
   if (!text.empty()) labels_ += svg_text(px(x) + 4, top_ + 10, text, {kText, "start", "soft"});
 }
 
 void Chart::horizontal(double y, const std::string& text) {
-  rules_ += fmt::format("<path class=\"rule\" d=\"M{1} {0}L{2} {0}\"/>\n", coordinate(py(y)), coordinate(left_),
-                        coordinate(width_ - right_));
+  rules_ += svg_line("rule", left_, py(y), width_ - right_, py(y));
   if (!text.empty()) labels_ += svg_text(width_ - right_ - 4, py(y) - 4, text, {kText, "end", "soft"});
 }
 
@@ -173,17 +185,14 @@ std::string Chart::axes() const {
   std::string out;
   for (const Tick& tick : y_.ticks) {
     const double y = py(tick.at);
-    out += fmt::format("<path class=\"grid\" d=\"M{1} {0}L{2} {0}\"/>\n", coordinate(y), coordinate(left_),
-                       coordinate(width_ - right_));
+    out += svg_line("grid", left_, y, width_ - right_, y);
     out += svg_text(left_ - 7, y + 4, tick.label, {kText, "end", "soft"});
   }
   const double base = height_ - bottom_;
-  out += fmt::format("<path class=\"axis\" d=\"M{1} {0}L{2} {0}\"/>\n", coordinate(base), coordinate(left_),
-                     coordinate(width_ - right_));
+  out += svg_line("axis", left_, base, width_ - right_, base);
   for (const Tick& tick : x_.ticks) {
     const double x = px(tick.at), half = text_width(tick.label, kText) / 2;
-    out += fmt::format("<path class=\"axis\" d=\"M{0} {1}L{0} {2}\"/>\n", coordinate(x), coordinate(base),
-                       coordinate(base + 4));
+    out += svg_line("axis", x, base, x, base + 4);
     out += svg_text(std::clamp(x, half, width_ - half), base + 18, tick.label, {kText, "middle", "soft"});
   }
   out += svg_text((left_ + width_ - right_) / 2, height_ - 8, x_.title, {kText, "middle", "soft"});

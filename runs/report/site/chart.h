@@ -43,6 +43,8 @@ class Chart {
   void line(std::span<const ChartPoint> points, const Mark& mark);
   void whisker(double x, double low, double high, int colour);
   void point(double x, double y, const Mark& mark, const std::string& tip, const std::string& href = "");
+  // A bar of a histogram over [from, to), number `i` of its row for the arrow keys; underlined on the axis when `key`.
+  void bar(int64_t i, double from, double to, double y, bool key, const std::string& tip);
   void vertical(double x, const std::string& label);
   void horizontal(double y, const std::string& label);
   void label(double x, double y, const std::string& text);  // beside a point

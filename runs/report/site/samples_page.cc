@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "runs/report/site/pages.h"
+#include "runs/report/site/token_strip.h"
 #include "runs/report/svg.h"
 
 namespace hayfork::runs {
@@ -213,9 +214,11 @@ void article(PageContext& page, const RunView& run, const Item& item, Html& html
   if (!where.empty()) html.element("span", {{"class", "soft"}}, where);
   if (base && base->prompt_sha256 != cand.prompt_sha256) html.element("span", {{"class", "soft"}}, "prompts differ");
   html.close();
+  const std::string cand_who = run.run.run_id + " " + run.model.name,
+                    base_who = base ? page.baseline->run.run_id + " " + page.baseline->model.name : "";
   html.open("div", {{"class", "pair"}});
-  if (base) answer(page, html, "base", page.baseline->run.run_id + " " + page.baseline->model.name, *base);
-  answer(page, html, "cand", run.run.run_id + " " + run.model.name, cand);
+  if (base) answer(page, html, "base", base_who, *base);
+  answer(page, html, "cand", cand_who, cand);
   if (cand.target && !page.options.redact) {
     html.open("div", {{"class", "target"}});
     html.element("h4", "target");
@@ -224,6 +227,7 @@ void article(PageContext& page, const RunView& run, const Item& item, Html& html
   }
   html.close();
   choices(html, base ? &*base : nullptr, cand);
+  token_strips(page, html, {{base_who, base ? &*base : nullptr}, {cand_who, &cand}});
   prompt(page, html, cand);
   html.close();
 }

@@ -32,7 +32,8 @@ struct Family {
 };
 
 bool is_usable(const LongPplRow& row) {  // a logarithm's logarithm is taken
-  return row.value && *row.value > 1 && row.n_params.value_or(0) > 0 && row.train_tokens.value_or(0) > 0;
+  return row.value && std::isfinite(*row.value) && *row.value > 1 && row.n_params.value_or(0) > 0 &&
+         row.train_tokens.value_or(0) > 0;
 }
 
 ScalingPoint point_of(const LongPplRow& row) {
