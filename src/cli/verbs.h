@@ -20,6 +20,7 @@ Action declare_show_run(Flags& flags);
 Action declare_show_sample(Flags& flags);
 Action declare_show_prompt(Flags& flags);
 Action declare_show_model(Flags& flags);
+Action declare_show_diff_config(Flags& flags);
 Action declare_heatmap(Flags& flags);
 Action declare_compare(Flags& flags);
 Action declare_gate(Flags& flags);

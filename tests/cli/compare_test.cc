@@ -1,39 +1,20 @@
 // hayfork compare through the program: verdicts, refusals, slices, several candidates, flips, every format.
 #include <cmath>
 
-#include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
-
-#include "tests/support/bad_input.h"
-#include "tests/support/made_runs.h"
+#include "tests/support/cli_test.h"
 
 namespace hayfork::cli {
 namespace {
 
-using nlohmann::json;
-using test::expect_error;
-using test::MadeRun;
-using test::MadeTask;
-using test::ones;
-using test::ProcessResult;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
-class CompareTest : public test::BadInputTest {
+class CompareTest : public test::CliTest {
  protected:
-  // Adds runs to runs.db; their ids in order.
-  std::vector<std::string> add(const std::vector<MadeRun>& made) const {
-    return test::make_runs(path("runs.db"), made);
-  }
   ProcessResult compare(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), "compare");
     return run(arguments);
   }
   json compared(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.end(), {"-o", "json"});
-    const ProcessResult result = compare(arguments);
-    EXPECT_EQ(result.status, 0) << result.err;
-    return json::parse(result.out, nullptr, false);
+    arguments.insert(arguments.begin(), "compare");
+    return json_of(std::move(arguments));
   }
   static MadeRun of(const MadeTask& task, const std::string& model = "model") {
     return {.model = model, .tasks = {task}};
@@ -265,6 +246,26 @@ TEST_F(CompareTest, EveryFormatNamesVersionAndWhatDiffers) {
   EXPECT_THAT(table.out, HasSubstr("differs: model (model→b), weights"));
   EXPECT_THAT(table.out, HasSubstr("better"));
   EXPECT_THAT(compare({ids[0], ids[1], "-o", "latex"}).out, HasSubstr("\\begin{tabular}"));
+}
+
+TEST_F(CompareTest, DiffConfigListsWhatIsNotTheSame) {
+  MadeRun a = of({.scores = ones(1, 2)}), b = of({.scores = ones(1, 2)}, "other");
+  a.config_json = R"({"lengths":[256],"task_options":{"window":4096,"only":1},"seed":7})";
+  b.config_json = R"({"lengths":[512],"task_options":{"window":4096},"seed":7})";
+  const auto ids = add({a, b});
+  const json diff = json_of({"show", "diff-config", ids[0], ids[1]})["diff"];
+  std::map<std::string, std::pair<json, json>> rows;
+  for (const json& row : diff)
+    rows[row["part"].get<std::string>() + " " + row["key"].get<std::string>()] = {row["a"], row["b"]};
+  EXPECT_EQ(rows.size(), 4u) << diff.dump(1);
+  EXPECT_EQ(rows["identity model"], std::pair(json("model"), json("other")));
+  EXPECT_TRUE(rows.contains("identity weights"));
+  EXPECT_EQ(rows["config lengths"], std::pair(json("[256]"), json("[512]")));
+  EXPECT_EQ(rows["config task_options.only"], std::pair(json("1"), json()));
+  const json all = json_of({"show", "diff-config", ids[0], ids[1], "--all"})["diff"];
+  EXPECT_GT(all.size(), diff.size());
+  EXPECT_EQ(run({"show", "diff-config", ids[0], ids[0]}).status, 0);
+  expect_error(run({"show", "diff-config", ids[0]}), 2, {"two runs"});
 }
 
 }  // namespace
