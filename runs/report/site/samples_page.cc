@@ -103,12 +103,12 @@ Gathered gather(PageContext& page, const RunView& run) {
 // ---- One sample ----------------------------------------------------------------------------------------------------
 
 std::string score_text(const SampleRow& row) {
-  return row.score ? fmt::format("{:.4g}", *row.score) : row.status;
+  return row.score ? fmt::format("score {:.4g}", *row.score) : row.status;
 }
 
 void answer(PageContext& page, Html& html, const char* side, const std::string& who, const SampleRow& row) {
   html.open("div", {{"class", side}});
-  html.element("h4", who + ", score " + score_text(row));
+  html.element("h4", who + ", " + score_text(row));
   if (row.error) html.element("p", {{"class", "bad"}}, *row.error);
   if (page.options.redact)
     html.element("p", {{"class", "soft"}}, "(redacted)");

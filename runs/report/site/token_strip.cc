@@ -112,7 +112,7 @@ Graphic draw(PageContext& page, const Strip& strip, const std::vector<Bar>& bars
   std::erase_if(x.ticks, [n](const Tick& tick) { return tick.at > n; });
   x.high = n;
   for (Tick& tick : x.ticks) tick.label = unit_label(tick.at);
-  Chart chart(360, 150, std::move(x), linear_axis("nats", 0, highest));
+  Chart chart(330, 150, std::move(x), linear_axis("nats", 0, highest));
   for (size_t b = 0; b < bars.size(); ++b) {
     const Bar& bar = bars[b];
     std::string tip = place_of(bar);
@@ -148,7 +148,7 @@ class TokenText {
   void write() {
     const size_t n = strip_.losses.nll.size();
     html_.open("details");
-    html_.element("summary", "token by token: darker is dearer, key tokens underlined");
+    html_.element("summary", "token by token: the stronger the colour the dearer, key tokens underlined");
     html_.open("div", {{"class", "quote"}, {"dir", "auto"}});
     const bool fold = n > kHead + kTail;
     for (size_t i = 0; i < (fold ? kHead : n); ++i) token(i);
