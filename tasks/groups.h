@@ -14,8 +14,9 @@ namespace hayfork::tasks {
 // commonsense (the seven of the Orthros paper).
 std::vector<TaskEntry> choice_groups();
 
-// Σ vₜ·nₜ ÷ Σ nₜ over members that have the metric, with upstream's pooled standard error; n is the sum. A member of two
-// documents or more without a standard error (all its values are equal) adds nothing to it; with one document there is none.
+// Σ vₜ·nₜ ÷ Σ nₜ over members that have the metric, with upstream's pooled standard error; n is the sum. A member of
+// two documents or more without a standard error (all its values are equal) adds nothing to it; with one document there
+// is none.
 Aggregate pooled(const std::string& slice, const std::string& metric, const std::vector<Aggregate>& members);
 
 }  // namespace hayfork::tasks
