@@ -166,7 +166,8 @@ std::string capitalized(std::string_view text) {
   head.toTitle(nullptr, icu::Locale::getRoot());
   std::string out;
   head.toUTF8String(out);
-  return out + lower(text.substr(static_cast<size_t>(first.length)));
+  // Lowered as a whole: what stands before a capital sigma decides which small one it becomes.
+  return out + lower(text).substr(lower(text.substr(0, static_cast<size_t>(first.length))).size());
 }
 
 std::string_view first_answer_line(std::string_view text) {

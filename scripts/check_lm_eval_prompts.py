@@ -5,7 +5,7 @@
     scripts/check_lm_eval_prompts.py --model DIR --data tests/golden/lm_eval_rows --write tests/golden/lm_eval_forms.jsonl JOB…
 
 A JOB is task[:examples[:off|turns|merged]], the last for the chat template: arc_easy:5, mmlu_anatomy:5:merged; "forms" stands
-for every task that has invented rows in tests/golden/lm_eval_rows, without examples and with two. The harness encodes, its
+for the tasks of all sets in the data folder, without examples and with two. The harness encodes, its
 model is not asked (scripts/lm_eval_results.py --requests). Prints a line a job and exits 1 where they differ. --write keeps
 what the harness asked, its made-up answers and its metrics, without ids: tests/tasks/lm_eval_forms_test.cc reads it.
 """
@@ -20,14 +20,13 @@ import tempfile
 HERE = pathlib.Path(__file__).parent
 
 
-ROWS = HERE.parent / "tests" / "golden" / "lm_eval_rows"
 # The harness asks these without examples only: rolled-over texts have none, and the classes of the others cannot make any.
 ROLLING = {"wikitext", "c4"}
 NO_EXAMPLES = ROLLING | {"fda", "swde", "squad_completion"}
 
 
-def form_jobs():
-    sets = sorted(folder.name for folder in ROWS.iterdir() if folder.is_dir())
+def form_jobs(data):
+    sets = sorted(folder.name for folder in pathlib.Path(data).iterdir() if folder.is_dir())
     sets += [f"{name}_continuation" for name in sets if name.startswith("mmlu_")]
     return sets + [f"{name}:2" for name in sets if name not in NO_EXAMPLES]
 
@@ -118,7 +117,7 @@ def main():
     parser.add_argument("--limit", type=int)
     parser.add_argument("--write", metavar="FILE")
     args = parser.parse_args()
-    jobs = [job for name in args.jobs for job in (form_jobs() if name == "forms" else [name])]
+    jobs = [job for name in args.jobs for job in (form_jobs(args.data) if name == "forms" else [name])]
     alike = {}  # jobs with the same examples and chat form share one run of the harness
     for job in jobs:
         task, shots, chat = (job.split(":") + ["0", "off"][job.count(":") :])[:3]

@@ -19,8 +19,11 @@ def made_score(context, continuation):
     return -0.25 - number % 96 / 4, number // 96 % 3 == 0
 
 
-def made_answer(context, target):
-    return [f"so {target.upper()}, it says", "nothing of it", target.lower() + " ", "a" + target[1:]][draw(context) % 4]
+def made_answer(context, target, until):
+    answer = [f"so {target.upper()}, it says", "nothing of it", target.lower() + " ", "a" + target[1:]][draw(context) % 4]
+    for stop in until:
+        answer = answer.split(stop)[0]
+    return answer
 
 
 class Recorder:
@@ -60,7 +63,7 @@ class Recorder:
         for request in requests:
             self.generate([request], disable_tqdm=True)
             self.prompts[request.args[0]] = self.seen
-        return [made_answer(request.args[0], request.doc["value"].strip()) for request in requests]
+        return [made_answer(request.args[0], request.doc["value"].strip(), request.args[1]["until"]) for request in requests]
 
     def row(self, task, sample):
         """One document as `hayfork show prompts -o jsonl` writes it, with the made-up answers and the harness's metrics."""

@@ -25,7 +25,7 @@ Ids encode_whole(const TextContext& text, std::string_view piece);
 PairIds encode_pairs(const TextContext& text, const std::string& context,
                      const std::vector<std::string>& continuations);
 
-// What stands in for an empty context: BOS, else EOS.
+// What stands in for an empty context, and for one of blanks alone (with which upstream stops): BOS, else EOS.
 Ids prefix_token(const engine::Tokenizer& tokenizer);
 
 }  // namespace hayfork::tasks

@@ -108,6 +108,7 @@ TEST(HellaSwag, TextIsCleanedInUpstreamsOrder) {
   EXPECT_EQ(hellaswag_clean("x [title] [step] y"), "x.  y");
   EXPECT_EQ(metrics::capitalized("then, The man from NASA"), "Then, the man from nasa");
   EXPECT_EQ(metrics::capitalized("ßeta"), "Sseta");
+  EXPECT_EQ(metrics::capitalized("ΑΣ ΣΑΣ"), "Ας σας");  // the first letter counts as what stands before
 }
 
 const std::string kPiqa =
