@@ -56,7 +56,7 @@ void read_longrope(const Config& dict, RopeSpec& spec) {
     if (list->size() != want) dict.fail(key, fmt::format("want {} numbers, found {}", want, list->size()));
   }
   const auto n0 = static_cast<double>(spec.original_positions);
-  const double factor = static_cast<double>(spec.max_positions) / n0;
+  const double factor = dict.number("factor", 1e-6, 1e9, static_cast<double>(spec.max_positions) / n0);
   const double attention = factor <= 1 || n0 <= 1 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(n0));
   spec.attention_factor = static_cast<float>(dict.number("attention_factor", 0, 1e6, attention));
 }

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "engine/models/family.h"
+
 namespace hayfork::engine {
 namespace {
 
@@ -103,6 +105,20 @@ TEST(Rope, DynamicAndLongropeFollowThePlannedLength) {
   spec.long_factors = std::vector<double>(8, 3.0);
   expect_near(make_rope_table(spec, 64).inv_freq[0], 0.5);
   expect_near(make_rope_table(spec, 65).inv_freq[0], 1.0 / 3);
+}
+
+// transformers' rule: a factor that the scaling states wins over the ratio of the lengths.
+TEST(Rope, LongropeScalesAttentionByItsFactor) {
+  const auto scale = [](const std::string& factor) {
+    const std::string text = R"({"rope_parameters":{"rope_type":"longrope","rope_theta":1e4,"short_factor":[1,1],)"
+                             R"("long_factor":[2,2],"original_max_position_embeddings":64)" +
+                             factor + "}}";
+    return read_rope(Config::parse(text, "config.json"), "full_attention", 4, 256, {}).attention_factor;
+  };
+  EXPECT_FLOAT_EQ(scale(""), std::sqrt(1.0F + std::log(4.0F) / std::log(64.0F)));
+  EXPECT_FLOAT_EQ(scale(R"(,"factor":8)"), std::sqrt(1.0F + std::log(8.0F) / std::log(64.0F)));
+  EXPECT_EQ(scale(R"(,"factor":0.5)"), 1.0F);
+  EXPECT_EQ(scale(R"(,"factor":8,"attention_factor":1.5)"), 1.5F);
 }
 
 }  // namespace
