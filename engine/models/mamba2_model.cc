@@ -60,9 +60,26 @@ ConfigKeys mamba2_keys() {
                    "eos_token_id",
                    "hidden_act"},
           .inert = with(common_keys(), {},
-                        {"chunk_size", "residual_in_fp32", "rescale_prenorm_residual", "time_step_floor",
-                         "time_step_max", "time_step_min", "time_step_rank", "fuse_norm", "fuse_cross_entropy",
-                         "fuse_linear_cross_entropy", "use_l2warp", "norm_epsilon", "intermediate_size"})
+                        {"chunk_size",
+                         "residual_in_fp32",
+                         "rescale_prenorm_residual",
+                         "time_step_floor",
+                         "time_step_max",
+                         "time_step_min",
+                         "time_step_rank",
+                         "time_step_init_scheme",
+                         "rms_norm",
+                         "conv_init",
+                         "A_init_range",
+                         "dt_min",
+                         "dt_max",
+                         "dt_init_floor",
+                         "fuse_norm",
+                         "fuse_cross_entropy",
+                         "fuse_linear_cross_entropy",
+                         "use_l2warp",
+                         "norm_epsilon",
+                         "intermediate_size"})
                        .inert,
           .must_be_default = {{"rmsnorm", "true"}, {"quantization_config", "null"}, {"attn", "null"}}};
 }
@@ -76,6 +93,7 @@ ModelSpec build_mamba2(const FamilyInput& input) {
   Mamba2Spec mixer =
       read_mamba2(c, hidden, {.expand = 2, .n_groups = fla ? 1 : 8, .limit_key = fla ? "dt_limit" : "time_step_limit"});
   mixer.eps = static_cast<float>(c.number(fla ? "norm_eps" : "layer_norm_epsilon", 0, 1, 1e-5));
+  if (!fla) mixer.norm_before_gate = false;  // transformers gates first, whatever its files say
   mixer.skip_per_channel = c.boolean("D_has_hdim", false);
   if (c.integer("num_heads", 1, kMaxHeads, mixer.n_heads) != mixer.n_heads)
     c.fail("num_heads", fmt::format("expand · hidden_size / head_dim gives {}", mixer.n_heads));

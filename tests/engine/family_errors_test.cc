@@ -104,6 +104,24 @@ TEST(RecurrentConfig, RefusesWhatIsNotComputed) {
   }
 }
 
+// Keys that both libraries write and that only their own kernels or their start of training read.
+TEST(RecurrentConfig, TakesTheKeysThatItsLibrariesWrite) {
+  json config = config_of("mamba2");
+  config.update({{"rms_norm", true}, {"norm_before_gate", true}, {"time_step_init_scheme", "random"}});
+  EXPECT_EQ(outcome(config), "accepted");
+  const auto gated_last = [](const json& c) {
+    const auto model = resolve_model(Config::parse(c.dump(), "config.json"), [](const auto&) { return false; }, {});
+    return std::get<Mamba2Spec>(model.spec.layers.at(0).mixer).norm_before_gate;
+  };
+  EXPECT_FALSE(gated_last(config));  // transformers never reads it
+  for (const char* key : {"time_step_limit", "time_step_max", "time_step_min", "time_step_floor", "layer_norm_epsilon"})
+    config.erase(key);
+  config.update({{"norm_eps", 1e-5}, {"A_init_range", {1, 16}}, {"conv_init", nullptr}, {"dt_init_floor", 1e-4}});
+  config.update({{"dt_min", 1e-3}, {"dt_max", 0.1}, {"dt_limit", {0.0, 1e30}}, {"rmsnorm", true}});
+  EXPECT_EQ(outcome(config), "accepted");
+  EXPECT_TRUE(gated_last(config));  // flash-linear-attention does
+}
+
 TEST(OrthrosConfig, RefusesBackbonesAndSwitchesItDoesNotKnow) {
   EXPECT_THAT(with("orthros_h_switches", "/orthros/gdn/read", "during"), HasSubstr("read"));
   EXPECT_THAT(with("orthros_h_switches", "/orthros/gdn/query_conv", "keep"), HasSubstr("query_conv"));
