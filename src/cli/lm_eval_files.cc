@@ -12,6 +12,7 @@
 #include "base/file_map.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "cli/compare_flags.h"
 
 namespace hayfork::cli {
 namespace {
@@ -131,6 +132,22 @@ class Files {
     };
     add_metric(view.task.primary_metric, view.task.higher_is_better);
     for (const runs::MetricDefRow& def : view.metric_defs) add_metric(def.metric, def.higher_is_better);
+    if (view.task.kind == "group") {  // its members' metrics
+      for (const runs::RunTaskView& member : run_.tasks) {
+        for (const runs::MetricDefRow& def : member.metric_defs) {
+          if (values.contains(def.metric + ",none")) add_metric(def.metric, def.higher_is_better);
+        }
+      }
+    }
+    out["versions"][name] = version_of(view.task);
+    out["n-shot"][name] = view.row.num_fewshot;
+    out["higher_is_better"][name] = better;
+    if (view.task.kind == "group") {
+      values["sample_len"] = n_of_group(view);
+      out["results"][name] = out["groups"][name] = values;
+      out["group_subtasks"][name] = members_of(name);
+      return;
+    }
     out["results"][name] = values;
     out["group_subtasks"][name] = json::array();
     out["configs"][name] = {{"task", name},
@@ -138,10 +155,25 @@ class Files {
                             {"num_fewshot", view.row.num_fewshot},
                             {"metric_list", list},
                             {"metadata", {{"version", view.task.version}, {"protocol", view.task.protocol}}}};
-    out["versions"][name] = version_of(view.task);
-    out["n-shot"][name] = view.row.num_fewshot;
-    out["higher_is_better"][name] = better;
     out["n-samples"][name] = {{"original", view.row.n_planned}, {"effective", view.row.n_planned}};
+  }
+
+  // Those that the run has.
+  json members_of(const std::string& group) const {
+    const auto groups = known_groups();
+    const auto found = groups.find(group);
+    json out = json::array();
+    for (const runs::RunTaskView& view : run_.tasks) {
+      if (found != groups.end() && std::ranges::find(found->second, view.task.name) != found->second.end())
+        out.push_back(view.task.name);
+    }
+    return out;
+  }
+
+  static int64_t n_of_group(const runs::RunTaskView& view) {
+    int64_t n = 0;
+    for (const runs::MetricRow& row : view.metrics) n = std::max(n, row.slice.empty() ? row.n : 0);
+    return n;
   }
 
   // "lm-eval/arc_easy/1.0" → 1.0: a number where it is one, so that it is read back as it was.
@@ -175,6 +207,21 @@ class Files {
     return number ? json(std::stoll(doc_id)) : json(doc_id);
   }
 
+  // {"word_perplexity": [log-likelihood, words], …}: from what every document of a rolling task has.
+  static json corpus_shares(const std::vector<const runs::SampleMetricRow*>& metrics) {
+    std::map<std::string, double> values;
+    for (const runs::SampleMetricRow* metric : metrics) {
+      if (metric->value) values[metric->metric] = *metric->value;
+    }
+    json out = json::object();
+    if (!values.contains("loglikelihood")) return out;
+    for (const auto& [name, count] :
+         {std::pair{"word_perplexity", "words"}, {"byte_perplexity", "bytes"}, {"bits_per_byte", "bytes"}}) {
+      if (values.contains(count)) out[name] = {values["loglikelihood"], values[count]};
+    }
+    return out;
+  }
+
   static json line_of(const runs::RunTaskView& view, const runs::SampleRow& row, const std::string& filter,
                       const std::vector<const runs::SampleMetricRow*>& metrics) {
     json arguments = json::object(), answers = json::array(), filtered = json::array(), names = json::array();
@@ -192,6 +239,13 @@ class Files {
       answers.push_back(json::array({row.response ? row.response->text : ""}));
       filtered.push_back(row.answer.value_or(""));
     }
+    const json shares = view.task.kind == "rolling" ? corpus_shares(metrics) : json::object();
+    if (!shares.empty()) {
+      const std::string loss = fmt::format("{}", shares.front()[0].get<double>());
+      arguments["gen_args_0"] = {{"arg_0", prompt}};
+      answers = json::array({json::array({loss})});
+      filtered = json::array({loss});
+    }
     json line = {{"doc_id", id_of(row.doc_id)},
                  {"doc", document_of(row)},
                  {"target", row.target.value_or("")},
@@ -199,13 +253,17 @@ class Files {
                  {"resps", answers},
                  {"filtered_resps", filtered},
                  {"filter", filter}};
-    for (const runs::SampleMetricRow* metric : metrics) names.push_back(metric->metric);
+    for (const auto& [name, share] : shares.items()) names.push_back(name);
+    for (const runs::SampleMetricRow* metric : metrics) {
+      if (shares.empty()) names.push_back(metric->metric);
+    }
     line["metrics"] = names;
     line["doc_hash"] = row.doc_sha256;
     line["prompt_hash"] = row.prompt_sha256;
     line["target_hash"] = sha256_hex(row.target.value_or(""));
     for (const runs::SampleMetricRow* metric : metrics)
       line[metric->metric] = metric->value ? json(*metric->value) : json();
+    line.update(shares);
     return line;
   }
 

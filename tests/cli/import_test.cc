@@ -1,4 +1,6 @@
 // hayfork import and export through the program: files of other programs, our own round trip, and files with faults.
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "base/file_map.h"
@@ -128,6 +130,86 @@ TEST_F(ImportTest, ExportedLmEvalFilesAreImportedAsTheSame) {
   EXPECT_EQ(after["results"]["arc_easy"]["acc,none"], before["results"]["arc_easy"]["acc,none"]);
   EXPECT_EQ(after["versions"], before["versions"]);
   EXPECT_EQ(after["higher_is_better"], before["higher_is_better"]);
+}
+
+// Corpus metrics hold [log-likelihood, words or bytes] for each document.
+TEST_F(ImportTest, LmEvalRollingLosses) {
+  const json file = {{"results", {{"wikitext", {{"word_perplexity,none", 20.0}, {"byte_perplexity,none", 2.0}}}}},
+                     {"configs",
+                      {{"wikitext",
+                        {{"output_type", "loglikelihood_rolling"},
+                         {"metric_list", {{{"metric", "word_perplexity"}}, {{"metric", "byte_perplexity"}}}}}}}},
+                     {"versions", {{"wikitext", 2.0}}},
+                     {"n-samples", {{"wikitext", {{"effective", 3}}}}},
+                     {"model_name", "made/up"}};
+  const auto line = [](int i, const char* loss) {
+    return fmt::format(
+        R"({{"doc_id":{0},"doc":{{"page":"p{0}"}},"target":"t","arguments":{{"gen_args_0":{{"arg_0":"p{0}"}}}},"resps":[["{1}"]],)"
+        R"("filtered_resps":["{1}"],"filter":"none","word_perplexity":[{1},10],"byte_perplexity":[{1},50]}})"
+        "\n",
+        i, loss);
+  };
+  write("r/results_1.json", file.dump());
+  write("r/samples_wikitext_1.jsonl", line(0, "-20.0") + line(1, "-30.5") + line(2, "NaN"));
+  const ProcessResult result =
+      import({"lm-eval", path("r/results_1.json"), path("r/samples_wikitext_1.jsonl"), "--name", "first"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json samples = json_of({"export", "samples", "first"})["samples"];
+  ASSERT_EQ(samples.size(), 3u);
+  EXPECT_EQ(samples[0]["metrics"], json({{"loglikelihood", -20.0}, {"words", 10.0}, {"bytes", 50.0}}));
+  EXPECT_NEAR(samples[0]["score"].get<double>(), std::exp(2.0), 1e-12);
+  EXPECT_NEAR(samples[1]["score"].get<double>(), std::exp(3.05), 1e-12);
+  EXPECT_EQ(samples[2]["status"], "failed");
+  EXPECT_EQ(samples[2]["error"], "word_perplexity is not finite");
+
+  ASSERT_EQ(run({"export", "lm-eval", "first", "--out", path("out")}).status, 0);
+  const auto files = files_under("out");
+  ASSERT_EQ(files.size(), 2u);
+  const std::string lines = read_file(files[1], ErrorSubject::general);
+  const json first = json::parse(lines.substr(0, lines.find('\n')));
+  EXPECT_EQ(first["word_perplexity"], json({-20.0, 10.0}));
+  EXPECT_EQ(first["byte_perplexity"], json({-20.0, 50.0}));
+  EXPECT_EQ(first["filtered_resps"], json({"-20"}));
+  EXPECT_EQ(first["metrics"], json({"word_perplexity", "byte_perplexity", "bits_per_byte"}));
+  ASSERT_EQ(import({"lm-eval", files[0].string(), files[1].string(), "--name", "again"}).status, 0);
+  const json row = json_of({"compare", "first", "again", "--allow-partial"})["comparison"][0];
+  EXPECT_EQ(row["verdict"], "same");
+  EXPECT_EQ(row["pairs"], 2);
+}
+
+// A group's figures stand for its members', whose samples are the only ones.
+TEST_F(ImportTest, LmEvalGroupsComeBackAsGroups) {
+  json file = results();
+  const json member = file["results"]["arc_easy"];
+  file["results"] = {{"mmlu_stem", {{"acc,none", 0.5}, {"sample_len", 30}}}, {"mmlu_anatomy", member}};
+  file["group_subtasks"] = {{"mmlu_stem", {"mmlu_anatomy"}}};
+  for (const char* part : {"configs", "versions", "n-shot", "higher_is_better", "n-samples"}) {
+    const json own = file[part]["arc_easy"];
+    file[part] = {{"mmlu_anatomy", own}};
+  }
+  write("g/results_1.json", file.dump());
+  std::string lines;
+  for (int i = 0; i < 30; ++i) lines += sample(i).dump() + "\n";
+  write("g/samples_mmlu_anatomy_1.jsonl", lines);
+  const ProcessResult result =
+      import({"lm-eval", path("g/results_1.json"), path("g/samples_mmlu_anatomy_1.jsonl"), "--name", "first"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  ASSERT_EQ(run({"export", "lm-eval", "first", "--out", path("out")}).status, 0);
+  const auto files = files_under("out");
+  ASSERT_EQ(files.size(), 2u);
+  const json after = json::parse(read_file(files[0], ErrorSubject::general));
+  EXPECT_EQ(after["group_subtasks"]["mmlu_stem"], json({"mmlu_anatomy"}));
+  EXPECT_EQ(after["groups"]["mmlu_stem"]["acc,none"], 0.5);
+  EXPECT_EQ(after["results"]["mmlu_stem"]["sample_len"], 30);
+  EXPECT_FALSE(after["configs"].contains("mmlu_stem"));
+  ASSERT_EQ(import({"lm-eval", files[0].string(), files[1].string(), "--name", "again"}).status, 0);
+  const json tables[] = {json_of({"export", "metrics", "first:mmlu_stem"})["metrics"],
+                         json_of({"export", "metrics", "again:mmlu_stem"})["metrics"]};
+  for (const json& table : tables) {
+    ASSERT_EQ(table.size(), 1u);
+    EXPECT_EQ(table[0]["value"], 0.5);
+    EXPECT_EQ(table[0]["n"], 30);
+  }
 }
 
 TEST_F(ImportTest, OtherAnswersToTheSameDocumentsAreOtherResults) {

@@ -2,6 +2,7 @@
 // evaluation_tracker.py) and samples_<task>_<date>.jsonl, whose values are texts ("-1.25", "True": sanitize_list).
 // Protocols are lm-eval's own, never those of the benchmark's authors (rulings B3).
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <fmt/format.h>
@@ -260,16 +261,31 @@ class LmEval {
         row.error = def.metric + " is not finite";
         continue;
       }
-      const auto one = number(*value);
-      if (!one) continue;  // pairs and lists: corpus metrics have no value a sample
-      const bool there = std::any_of(row.metrics.begin(), row.metrics.end(), [&](const runs::SampleMetricRow& m) {
-        return m.metric == def.metric && m.filter == filter;
-      });
-      if (there) continue;
-      row.metrics.push_back({.metric = def.metric, .filter = filter, .value = one});
+      const auto share = task.planned.task.kind == "rolling" ? lm_eval::corpus_share(def.metric, *value) : std::nullopt;
+      const auto one = share ? std::optional(share->value) : number(*value);
+      if (!one) continue;  // pairs and lists: other corpus metrics have no value a sample
+      if (!std::isfinite(*one)) {
+        row.status = "failed";
+        row.error = def.metric + " is not finite";
+        continue;
+      }
+      if (share) {
+        add_metric("loglikelihood", filter, share->loglikelihood, row);
+        add_metric(share->count_name, filter, share->count, row);
+      } else {
+        add_metric(def.metric, filter, *one, row);
+      }
       if (def.metric == task.planned.task.primary_metric && !row.score) row.score = one;
     }
     if (row.status == "failed") row.score.reset();
+  }
+
+  // The first value stands.
+  static void add_metric(const std::string& name, const std::string& filter, double value, runs::SampleRow& row) {
+    const bool there = std::any_of(row.metrics.begin(), row.metrics.end(), [&](const runs::SampleMetricRow& m) {
+      return m.metric == name && m.filter == filter;
+    });
+    if (!there) row.metrics.push_back({.metric = name, .filter = filter, .value = value});
   }
 
   runs::OptInt count_fact(const std::string& key) const {
@@ -332,9 +348,18 @@ class LmEval {
     run.events.push_back({Event::Level::warn, "HAY-W032", "the weights' digest is unknown: comparisons say so", ""});
     run.tasks = std::move(tasks_);
     for (ImportedTask& task : run.tasks) {
-      for (runs::MetricRow& row : task.metrics) row.n = task.planned.n_planned;
+      const bool group = task.planned.task.kind == "group";
+      for (runs::MetricRow& row : task.metrics)
+        row.n = group ? n_of_group(task.planned.task.name) : task.planned.n_planned;
     }
     return run;
+  }
+
+  // Documents behind a group's figures; it has no samples of its own.
+  int64_t n_of_group(const std::string& name) const {
+    const json* all = find(results_, "results");
+    const json* n = find(all->at(name), "sample_len");
+    return n != nullptr && n->is_number_integer() ? std::clamp<int64_t>(n->get<int64_t>(), 0, int64_t{1} << 40) : 0;
   }
 
   runs::OptReal seconds_of() const {

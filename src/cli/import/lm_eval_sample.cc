@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numbers>
 
 #include "base/digest.h"
 #include "base/json.h"
@@ -35,6 +36,18 @@ std::optional<double> number(const Json& value) {
 
 std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<CorpusShare> corpus_share(const std::string& metric, const Json& value) {
+  const bool words = metric == "word_perplexity", bits = metric == "bits_per_byte";
+  if (!words && !bits && metric != "byte_perplexity") return std::nullopt;
+  if (!value.is_array() || value.size() != 2) return std::nullopt;
+  const auto count = number(value[1]);
+  if (!count || *count <= 0) return std::nullopt;
+  CorpusShare out{is_special_float(value[0]) ? NAN : number(value[0]).value_or(NAN), *count, words ? "words" : "bytes"};
+  const double loss = -out.loglikelihood / out.count;
+  out.value = bits ? loss / std::numbers::ln2 : std::exp(loss);
+  return out;
 }
 
 runs::OptText text_at(const Json& object, const std::string& key) {
@@ -92,8 +105,10 @@ void read_choices(const Json& line, const Json& filtered, const std::string& del
       if (const Json* text = argument(*requests[i], 1); text != nullptr && text->is_string()) {
         std::string_view option = text->get_ref<const std::string&>();
         if (option.starts_with(delimiter)) option.remove_prefix(delimiter.size());
-        choice.n_bytes = static_cast<int64_t>(option.size());
-        choice.n_chars = static_cast<int64_t>(count_code_points(option));
+        if (!option.empty()) {  // an export without the texts of options: their sizes are unknown, not 0
+          choice.n_bytes = static_cast<int64_t>(option.size());
+          choice.n_chars = static_cast<int64_t>(count_code_points(option));
+        }
       }
     }
     choice.gold = gold && *gold == static_cast<double>(i);

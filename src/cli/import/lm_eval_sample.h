@@ -27,4 +27,13 @@ runs::OptText text_at(const Json& object, const std::string& key);  // empty for
 runs::SampleRow sample_of(const Json& line, const std::string& doc_id, const std::string& where,
                           const std::string& kind, const std::string& delimiter);
 
+// A document's part of a corpus metric, which the harness keeps as [log-likelihood, words or bytes].
+struct CorpusShare {
+  double loglikelihood = 0, count = 0;
+  const char* count_name = "";  // "words", "bytes"
+  double value = 0;             // the metric of this document alone
+};
+// Empty for metrics that are none of these, and values of another form.
+std::optional<CorpusShare> corpus_share(const std::string& metric, const Json& value);
+
 }  // namespace hayfork::cli::lm_eval
