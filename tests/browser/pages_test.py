@@ -85,13 +85,16 @@ class Pages(unittest.TestCase):
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                                      {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
 
+    def get(self, address, anchor):
+        if anchor:
+            self.browser.get("about:blank")  # an address that differs in its anchor alone would load nothing
+        self.browser.get(address + anchor)
+
     def open(self, name, anchor="", base=None):
-        self.browser.get("about:blank")  # an address that differs in its anchor alone would load nothing
-        self.browser.get((base or f"file://{self.site}/") + name + ".html" + anchor)
+        self.get((base or f"file://{self.site}/") + name + ".html", anchor)
 
     def open_one(self, anchor=""):
-        self.browser.get("about:blank")
-        self.browser.get(f"file://{self.one}{anchor}")
+        self.get(f"file://{self.one}", anchor)
 
     def find(self, css):
         return self.browser.find_element(By.CSS_SELECTOR, css)
@@ -99,8 +102,13 @@ class Pages(unittest.TestCase):
     def all(self, css):
         return self.browser.find_elements(By.CSS_SELECTOR, css)
 
-    def shown(self, css):
-        return [e for e in self.all(css) if e.is_displayed()]
+    def shown(self, css):  # in one question: is_displayed() is one an element
+        return self.js("return [...document.querySelectorAll(arguments[0])].filter(e => "
+                       "e.checkVisibility({checkOpacity: true, checkVisibilityCSS: true}) && "
+                       "[...e.getClientRects()].some(r => r.width > 0 && r.height > 0))", css)
+
+    def values(self, elements, attribute):
+        return self.js("return arguments[0].map(e => e.getAttribute(arguments[1]))", elements, attribute)
 
     def js(self, script, *arguments):
         return self.browser.execute_script(script, *arguments)
@@ -137,12 +145,12 @@ class Pages(unittest.TestCase):
     def test_every_page_at_both_widths(self):
         names = self.pages()
         self.assertEqual(len(names), 7 + 2 * 24)
-        for width in WIDTHS:
-            self.width(width)
-            for name in names:
+        for name in names:
+            self.open(name)
+            self.assertNotIn("owned", self.browser.title)
+            for width in WIDTHS:
                 with self.subTest(page=name, width=width):
-                    self.open(name)
-                    self.assertNotIn("owned", self.browser.title)
+                    self.width(width)
                     self.assertTrue(self.find("h1").text)
                     wide = self.js("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
                     self.assertLessEqual(wide, 0, "the page is wider than the window")
@@ -151,7 +159,7 @@ class Pages(unittest.TestCase):
                     self.assertEqual(small, 0, "text below 12 pixels")
                     if name in FIXED or name.endswith(self.made["models"][1]):
                         self.shot(name.replace(self.made["models"][1], "swa"), width)
-                    self.check_logs()
+            self.check_logs()
 
     def test_dark(self):
         self.media("dark")
@@ -269,10 +277,11 @@ class Pages(unittest.TestCase):
         worse = self.shown(".sample")
         self.assertTrue(0 < len(worse) < everything)
         self.assertEqual(self.find(".tools output").text, f"{len(worse)} of 320")
-        self.assertTrue(all(e.get_attribute("data-kind") == "worse" for e in worse))
+        self.assertEqual(set(self.values(worse, "data-kind")), {"worse"})
         self.find("select[data-by=length] option[value='4096']").click()
-        self.assertTrue(all(e.get_attribute("data-length") == "4096" for e in self.shown(".sample")))
-        first = next(e for e in self.shown(".sample") if e.get_attribute("data-task") == "niah")
+        long = self.shown(".sample")
+        self.assertEqual(set(self.values(long, "data-length")), {"4096"})
+        first = long[self.values(long, "data-task").index("niah")]
         self.assertEqual([e.text for e in first.find_elements(By.CSS_SELECTOR, "ins")], ["Perth,"])
         self.assertEqual(len(first.find_elements(By.CSS_SELECTOR, "del")), 1)
         self.find("[data-diff]").click()
@@ -324,7 +333,7 @@ class Pages(unittest.TestCase):
         for name in FIXED + ["run-" + self.made["models"][1], "samples-" + self.made["models"][1]]:
             self.open(name)
             self.assertTrue(self.find("h1").is_displayed())
-            self.assertFalse(any(e.is_displayed() for e in self.all(".tools")), "tools that do nothing")
+            self.assertEqual(self.shown(".tools"), [], "tools that do nothing")
             self.assertTrue(self.shown("main table, main svg, main .quote"), name)
         self.assertGreater(len(self.shown(".sample .quote")), 100)
         self.open_one()
