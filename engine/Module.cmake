@@ -10,3 +10,11 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_source_files_properties(${simd}/x86_v4.cc PROPERTIES COMPILE_OPTIONS "-O3;${v4}")
   set_source_files_properties(${simd}/x86_v4_bf16.cc PROPERTIES COMPILE_OPTIONS "-O3;${v4};-mavx512bf16")
 endif()
+
+# CUDA sources without device code are the host compiler's alone: nvcc would read their headers once more for each
+# architecture.
+if(HAYFORK_CUDA)
+  file(GLOB host CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/engine/cuda/*.cu)
+  set_source_files_properties(${host} ${CMAKE_SOURCE_DIR}/engine/kernels/tensor_map.cu PROPERTIES LANGUAGE CXX
+    COMPILE_DEFINITIONS HAYFORK_WITH_CUDA COMPILE_OPTIONS "-isystem;${CUDAToolkit_INCLUDE_DIRS}")
+endif()
