@@ -86,6 +86,14 @@ class ChoiceTask : public FewshotTask {
                                    {"continuation_ids", pairs.continuations[0]}});
       }
     }
+    if (pmi_) {
+      const PairIds pairs = encode_pairs(text_, "", asked.bare);
+      for (size_t j = 0; j < asked.bare.size(); ++j)
+        row["requests"].push_back({{"context", ""},
+                                   {"continuation", asked.bare[j]},
+                                   {"context_ids", pairs.context},
+                                   {"continuation_ids", pairs.continuations[j]}});
+    }
     return row.dump(-1, ' ', true, ordered_json::error_handler_t::replace);
   }
 

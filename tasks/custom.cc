@@ -333,6 +333,10 @@ DocumentForm load_task_file(const std::string& path) {
   read_data(file, form);
   read_splits(file, form);
   form.description = file.text("description", "");
+  if (!form.description.empty())
+    form.describe = [source = Source(file, "description")](const Fields& row) {
+      return text_of(source.of(row), "description", row);
+    };
   form.delimiter = file.text("target_delimiter", " ");
   form.fewshot_delimiter = file.text("fewshot_delimiter", "\n\n");
   if (file.has("num_fewshot")) form.num_fewshot = file.count(file.at("num_fewshot"), "num_fewshot", 0);

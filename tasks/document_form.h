@@ -52,6 +52,7 @@ struct DocumentForm {
   std::string train_split, validation_split, test_split, fewshot_split;
   bool first_n = false;  // sampler: the first of the pool, else drawn for each document in turn
   std::string description;
+  std::function<std::string(const Fields&)> describe = {};  // the same of the evaluated row, where it is a template
   std::string delimiter = " ", fewshot_delimiter = "\n\n";
   Output output = Output::choices;
   std::vector<std::string> metrics = {"acc"};  // those upstream reports

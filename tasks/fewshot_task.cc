@@ -82,6 +82,10 @@ void FewshotTask::draw() {
 
 Conversation FewshotTask::conversation(int64_t index) const {
   Conversation out{form_.description, form_.delimiter, form_.fewshot_delimiter, {}, {}};
+  if (form_.describe) {
+    const std::string where = split_.where(index);
+    out.description = form_.describe(Fields(split_.value(index), where));
+  }
   for (const int64_t row : shots(index)) {
     const Document shot = document_of(pool_, row);
     out.demonstrations.emplace_back(shot.multiple_inputs ? shot.choices[static_cast<size_t>(shot.gold)] : shot.text,

@@ -237,11 +237,11 @@ TEST_F(TaskFile, AsksWithTemplatesAndColumns) {
   const std::string path = write(
       "task: colours\ndataset_path: colours\ntraining_split: train\ntest_split: test\n"
       "output_type: multiple_choice\ndoc_to_text: \"Colour of {{q}}:\"\ndoc_to_choice: options\n"
-      "doc_to_target: \"{{options.index(options[right])}}\"\nnum_fewshot: 1\n"
+      "doc_to_target: \"{{options.index(options[right])}}\"\nnum_fewshot: 1\ndescription: \"Of the {{q}}.\\n\"\n"
       "metric_list:\n  - metric: acc\n    aggregation: mean\n    higher_is_better: true\n");
   const auto task = data.make(path);
   EXPECT_EQ(task->info().name, "colours");
-  EXPECT_EQ(*task->sample(0).prompt_text, "Colour of grass: green\n\nColour of sky:");
+  EXPECT_EQ(*task->sample(0).prompt_text, "Of the sky.\nColour of grass: green\n\nColour of sky:");
   EXPECT_EQ(metric(data.run(*task).scores[0], "gold"), 1);
 }
 
