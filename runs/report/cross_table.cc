@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 
-#include "base/utf8.h"
 #include "runs/compare.h"
 
 namespace hayfork::runs {
@@ -207,6 +207,24 @@ std::vector<ScoreRow> samples_of(Store& store, const Found& found, const LayoutC
   return out;
 }
 
+// Documents of both were asked with other prompts, though the tokenizer is the same (rulings B5). Both in the order of
+// samples_of.
+bool other_prompts(const Found& a, const std::vector<ScoreRow>& of_a, const Found& b,
+                   const std::vector<ScoreRow>& of_b) {
+  const OptText &left = a.run->model.tokenizer_sha256, &right = b.run->model.tokenizer_sha256;
+  if (left && right && *left != *right) return false;
+  const auto key = [](const ScoreRow& row) { return std::tie(row.doc_sha256, row.occurrence, row.repeat); };
+  for (size_t i = 0, j = 0; i < of_a.size() && j < of_b.size();) {
+    if (key(of_a[i]) == key(of_b[j])) {
+      if (of_a[i].prompt_sha256 != of_b[j].prompt_sha256) return true;
+      ++i, ++j;
+    } else {
+      key(of_a[i]) < key(of_b[j]) ? ++i : ++j;
+    }
+  }
+  return false;
+}
+
 void mark_column(Store& store, std::span<const CrossSource> sources, size_t c, const CrossOptions& options,
                  CrossTable& table) {
   const LayoutColumn& column = table.columns[c];
@@ -232,8 +250,30 @@ void mark_column(Store& store, std::span<const CrossSource> sources, size_t c, c
     samples.push_back(samples_of(store, one, column, options));
     if (samples.back().empty()) return;
   }
+  for (size_t i = 1; i < found.size(); ++i) {
+    if (!other_prompts(found[0], samples[0], found[i], samples[i])) continue;
+    table.rows[rows[i]].cells[c].comparable = false;
+    all_alike = false;
+  }
+  if (!all_alike) return;
   const bool higher = direction_of(*found[0].task, metric_of(*found[0].task, column));
   if (const auto best = significant_best(samples, higher, options.paired)) table.rows[rows[*best]].cells[c].best = true;
+}
+
+// Of the runs that rows are filled from first; what one does not know is no difference.
+void mark_inputs(std::span<const CrossSource> sources, CrossTable& table) {
+  OptText tokenizer, dtype;
+  const auto differs = [](OptText& first, const OptText& own) {
+    if (!first) first = own;
+    return own && *own != *first;
+  };
+  for (size_t r = 0; r < sources.size(); ++r) {
+    if (sources[r].runs.empty()) continue;
+    const RunView& run = sources[r].runs.front();
+    const bool other_tokenizer = differs(tokenizer, run.model.tokenizer_sha256),
+               other_dtype = differs(dtype, run.run.dtype);
+    table.rows[r].other_input = other_tokenizer || other_dtype;
+  }
 }
 
 // Shares are shown as percents; a column with anything else as it is.
@@ -252,19 +292,6 @@ void settle_scale(CrossTable& table) {
 }
 
 }  // namespace
-
-std::string column_text(double value, const LayoutColumn& column) {
-  return fmt::format("{:.{}f}", value * column.scale, column.digits);
-}
-
-std::string count_text(const OptInt& n) {
-  if (!n) return "";
-  const auto x = static_cast<double>(*n);
-  for (const auto& [unit, name] : {std::pair{1e12, "T"}, {1e9, "B"}, {1e6, "M"}, {1e3, "K"}}) {
-    if (x >= unit) return fmt::format("{:.{}f}{}", x / unit, x / unit >= 100 ? 0 : x / unit >= 10 ? 1 : 2, name);
-  }
-  return std::to_string(*n);
-}
 
 std::vector<CrossSource> model_sources(Store& store, const RunFilter& filter) {
   std::vector<RunView> views;
@@ -351,6 +378,7 @@ CrossTable cross_table(Store& store, std::span<const CrossSource> sources, std::
       mark_column(store, sources, c, options, table);
   }
   settle_scale(table);
+  mark_inputs(sources, table);
   const auto any = [&](auto&& test) {
     return std::any_of(table.rows.begin(), table.rows.end(),
                        [&](const CrossRow& row) { return std::any_of(row.cells.begin(), row.cells.end(), test); });
@@ -360,7 +388,10 @@ CrossTable cross_table(Store& store, std::span<const CrossSource> sources, std::
         fmt::format("* best: better than every other row, paired test, Holm-adjusted p < {}", options.paired.alpha));
   }
   if (any([](const CrossCell& cell) { return !cell.comparable; }))
-    table.notes.emplace_back("† not comparable with the column: another protocol, few-shot number or chat form");
+    table.notes.emplace_back(
+        "† not comparable with the column: another protocol, prompt, few-shot number or chat form");
+  if (std::ranges::any_of(table.rows, &CrossRow::other_input))
+    table.notes.emplace_back("‡ another tokenizer or dtype than the first row's");
   return table;
 }
 
@@ -379,99 +410,6 @@ void add_published(const Layout& layout, CrossTable& table) {
   }
   table.notes.push_back("published: " + layout.source);
   for (const std::string& fault : check_published(layout)) table.notes.push_back(fault);
-}
-
-Table layer_table(std::span<const CrossSource> sources) {
-  std::set<int64_t> layers;
-  for (const CrossSource& source : sources) {
-    if (source.runs.empty()) continue;
-    for (const SparseLayerRow& layer : source.runs.front().sparse_layers) layers.insert(layer.layer);
-  }
-  Table table{{{.name = "model"}, {.name = "config"}}, {}};
-  for (const int64_t layer : layers)
-    table.columns.push_back({.name = fmt::format("layer_{}", layer), .align = Align::right});
-  for (const CrossSource& source : sources) {
-    if (source.runs.empty() || !source.runs.front().sparse) continue;
-    const RunView& run = source.runs.front();
-    std::vector<Cell> row = {run.model.name, run.sparse->label};
-    for (const int64_t layer : layers) {
-      std::string text;
-      for (const SparseLayerRow& one : run.sparse_layers) {
-        if (one.layer != layer) continue;
-        const bool full = one.mode == "full" || !one.window;
-        text = full ? "full" : std::to_string(*one.window);
-        text += "/" + (one.budget ? std::to_string(*one.budget) : "–");
-      }
-      row.emplace_back(text);
-    }
-    table.rows.push_back(std::move(row));
-  }
-  return table;
-}
-
-Table people_table(const CrossTable& table, bool intervals) {
-  Table out{
-      {{.name = "model"}, {.name = "arch"}, {.name = "N", .align = Align::right}, {.name = "D", .align = Align::right}},
-      {}};
-  const bool groups =
-      std::any_of(table.rows.begin(), table.rows.end(), [](const CrossRow& row) { return !row.group.empty(); });
-  if (groups) out.columns.insert(out.columns.begin(), Column{.name = "group"});
-  for (const LayoutColumn& column : table.columns) {
-    const std::string arrow = column.mean ? "" : column.higher_is_better ? " ↑" : " ↓";
-    out.columns.push_back({.name = column.title, .align = Align::right, .title = column.title + arrow});
-  }
-  for (const CrossRow& row : table.rows) {
-    std::vector<Cell> cells = {row.label, row.arch ? Cell(*row.arch) : Cell(), count_text(row.n_params),
-                               count_text(row.train_tokens)};
-    if (groups) cells.insert(cells.begin(), Cell(row.group));
-    for (size_t c = 0; c < row.cells.size(); ++c) {
-      const CrossCell& cell = row.cells[c];
-      if (!cell.value) {
-        cells.emplace_back("–");
-        continue;
-      }
-      std::string text =
-          column_text(*cell.value, table.columns[c]) + (cell.best ? "*" : "") + (cell.comparable ? "" : "†");
-      if (intervals && cell.ci_low && cell.ci_high) {
-        text += fmt::format(" [{}, {}]", column_text(*cell.ci_low, table.columns[c]),
-                            column_text(*cell.ci_high, table.columns[c]));
-      }
-      if (intervals && cell.n > 0 && !table.columns[c].mean) text += fmt::format(" n={}", cell.n);
-      cells.emplace_back(text);
-    }
-    out.rows.push_back(std::move(cells));
-  }
-  return out;
-}
-
-Table long_table(const CrossTable& table) {
-  Table out{{{.name = "model"},
-             {.name = "group"},
-             {.name = "arch"},
-             {.name = "n_params", .type = CellType::integer},
-             {.name = "train_tokens", .type = CellType::integer},
-             {.name = "published", .type = CellType::boolean},
-             {.name = "column"},
-             {.name = "value", .type = CellType::real},
-             {.name = "ci_low", .type = CellType::real},
-             {.name = "ci_high", .type = CellType::real},
-             {.name = "n", .type = CellType::integer},
-             {.name = "best", .type = CellType::boolean},
-             {.name = "comparable", .type = CellType::boolean},
-             {.name = "run"}},
-            {}};
-  const auto real = [](const OptReal& value) { return value ? Cell(*value) : Cell(); };
-  const auto whole = [](const OptInt& value) { return value ? Cell(*value) : Cell(); };
-  for (const CrossRow& row : table.rows) {
-    for (size_t c = 0; c < row.cells.size(); ++c) {
-      const CrossCell& cell = row.cells[c];
-      out.rows.push_back({row.label, row.group.empty() ? Cell() : Cell(row.group), row.arch ? Cell(*row.arch) : Cell(),
-                          whole(row.n_params), whole(row.train_tokens), row.published, table.columns[c].title,
-                          real(cell.value), real(cell.ci_low), real(cell.ci_high), cell.n, cell.best, cell.comparable,
-                          cell.run_id.empty() ? Cell() : Cell(cell.run_id)});
-    }
-  }
-  return out;
 }
 
 }  // namespace hayfork::runs

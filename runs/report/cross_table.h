@@ -23,7 +23,7 @@ struct CrossCell {
   OptReal value, ci_low, ci_high;  // unscaled
   int64_t n = 0;
   bool best = false;
-  bool comparable = true;  // false: another protocol, few-shot or chat form than the rest of the column
+  bool comparable = true;  // false: another protocol, prompt, few-shot or chat form than the rest of the column
   std::string run_id;
 };
 
@@ -32,6 +32,7 @@ struct CrossRow {
   OptText arch;
   OptInt n_params, train_tokens;
   bool published = false;
+  bool other_input = false;  // another tokenizer or dtype than the first row's
   std::vector<CrossCell> cells;
 };
 

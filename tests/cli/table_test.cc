@@ -123,6 +123,23 @@ TEST_F(TableTest, TimingsOfPromptAndGenerationAreAddedAndSpeedUpsAreToTheFirstRo
   EXPECT_TRUE(ratios[0]["value"].is_null());
 }
 
+TEST_F(TableTest, OtherPromptsAndOtherInputsAreMarked) {
+  MadeTask other = mc("arc_easy", 190);
+  other.prompt = "another";
+  add({{.model = "a", .tasks = {mc("arc_easy", 60)}}, {.model = "b", .tasks = {other}}});
+  std::string text = run({"table"}).out;
+  EXPECT_THAT(text, HasSubstr("95.00†"));
+  EXPECT_THAT(text, HasSubstr("another protocol, prompt"));
+  EXPECT_THAT(text, Not(HasSubstr("95.00*")));
+  EXPECT_THAT(text, Not(HasSubstr("‡")));
+  add({{.model = "c", .tokenizer = "other", .tasks = {other}}});  // its prompts are other ids in any case
+  text = run({"table", "--filter", "model=a"}).out;
+  EXPECT_THAT(text, Not(HasSubstr("‡")));
+  text = run({"table"}).out;
+  EXPECT_THAT(text, HasSubstr("c ‡"));
+  EXPECT_THAT(text, HasSubstr("‡ another tokenizer or dtype"));
+}
+
 TEST_F(TableTest, AMetricThatATaskDoesNotHaveIsNotReplacedByAnother) {
   MadeTask f1 = mc("squad", 50);
   f1.metric = "f1";

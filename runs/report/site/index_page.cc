@@ -95,6 +95,7 @@ void models_by_tasks(PageContext& page, Html& html) {
     html.open("tr", {{"data-arch", row.arch.value_or("")}});
     html.open("th", {{"scope", "row"}});
     html.link(page.href("run-" + page_stem(page.models[r].runs.front().run.run_id)), row.label);
+    if (row.other_input) html.text(" ‡");
     html.close();
     html.element("td", row.arch.value_or("–"));
     const auto count = [&](const OptInt& n) {
