@@ -30,16 +30,9 @@ void check_name(const std::string& what, const std::string& name) {
               {.next = "letters, digits, - _ . and /, at most 100; not \"last\""});
 }
 
-// Never makes a database: there is nothing to name in a new one.
-runs::Store open_old(const DbOptions& db, Console& console) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(db.db, ignored)) open_to_read(db, console);  // its error
-  return open_to_write(db, console);
-}
-
 int set_baseline(const NamingVerb& options, Console& console) {
   check_name("baseline", options.name);
-  runs::Store store = open_old(options.db, console);
+  runs::Store store = open_to_change(options.db, console);
   const runs::RunRow run = store.find_run(options.run);
   const std::string status = store.shown_status(run);
   if (status != "done" && status != "imported") {
@@ -56,7 +49,7 @@ int set_baseline(const NamingVerb& options, Console& console) {
 
 int clear_baseline(const NamingVerb& options, Console& console) {
   check_name("baseline", options.name);
-  runs::Store store = open_old(options.db, console);
+  runs::Store store = open_to_change(options.db, console);
   const auto all = store.list_baselines();
   if (std::none_of(all.begin(), all.end(),
                    [&](const runs::BaselineListRow& row) { return row.name == options.name && row.run_id; })) {
@@ -71,7 +64,7 @@ int clear_baseline(const NamingVerb& options, Console& console) {
 
 int tag(const NamingVerb& options, bool add, Console& console) {
   for (const std::string& name : options.tags) check_name("tag", name);
-  runs::Store store = open_old(options.db, console);
+  runs::Store store = open_to_change(options.db, console);
   const runs::RunRow run = store.find_run(options.run);
   for (const std::string& name : options.tags) add ? store.add_tag(run.id, name) : store.remove_tag(run.id, name);
   store.close();
@@ -79,7 +72,7 @@ int tag(const NamingVerb& options, bool add, Console& console) {
 }
 
 int describe(const NamingVerb& options, const Flags& flags, Console& console) {
-  runs::Store store = open_old(options.db, console);
+  runs::Store store = open_to_change(options.db, console);
   const runs::RunRow run = store.find_run(options.run);
   const auto given = [](const std::string& text) { return text.empty() ? runs::OptText() : runs::OptText(text); };
   if (flags.given("name")) store.set_name(run.id, given(options.new_name));

@@ -77,7 +77,7 @@ int digest(const DbVerb& options, Console& console) {
 }
 
 int vacuum(const DbVerb& options, Console& console) {
-  runs::Store store = open_to_write(options.db, console);
+  runs::Store store = open_to_change(options.db, console);
   const int64_t before = store.check().n_bytes;
   store.vacuum();
   const int64_t after = store.check().n_bytes;
@@ -88,6 +88,7 @@ int vacuum(const DbVerb& options, Console& console) {
 }
 
 int merge(const DbVerb& options, Console& console) {
+  runs::Store::open(options.other, runs::OpenMode::read_only);  // its errors come before a new database does
   runs::Store store = open_to_write(options.db, console);
   const runs::MergeReport report = store.merge(options.other);
   refold_runs(store, report.refold, console);
@@ -110,7 +111,7 @@ int prune(const DbVerb& options, Console& console) {
     throw Error(ErrorCode::usage, ErrorSubject::general, "db prune needs --keep N",
                 {.next = "N newest runs are left whole"});
   }
-  runs::Store store = open_to_write(options.db, console);
+  runs::Store store = open_to_change(options.db, console);
   const runs::PruneReport report = store.prune(*options.keep);
   store.close();
   Section section{.name = "prune",
@@ -124,7 +125,7 @@ int prune(const DbVerb& options, Console& console) {
 }
 
 int migrate(const DbVerb& options, Console& console) {
-  runs::Store store = open_to_write(options.db, console);
+  runs::Store store = open_to_change(options.db, console);
   store.close();
   console.note(fmt::format("{}: schema {}", options.db.db, runs::schema_version()));
   return 0;

@@ -120,9 +120,7 @@ void print_lines(const runs::GateResult& result, Console& console) {
 
 int gate(const GateVerb& verb, Console& console) {
   const runs::Policy policy = load_policy(verb.policy);
-  std::error_code ignored;
-  if (!verb.record || !std::filesystem::exists(verb.execute.db.db, ignored)) open_to_read(verb.execute.db, console);
-  runs::Store store = verb.record ? open_to_write(verb.execute.db, console) : open_to_read(verb.execute.db, console);
+  runs::Store store = verb.record ? open_to_change(verb.execute.db, console) : open_to_read(verb.execute.db, console);
   const runs::RunView base = store.show_run(store.find_run(verb.baseline).id);
   const runs::RunView cand = store.show_run(store.find_run(verb.candidate).id);
   runs::GateOptions options = gate_options(verb);

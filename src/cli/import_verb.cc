@@ -1,3 +1,5 @@
+#include <optional>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -57,9 +59,12 @@ ImportOptions import_options(const ImportVerb& verb, Console& console) {
 int import_files(const ImportVerb& verb, Console& console) {
   const Importer& importer = find_importer(verb.importer);
   const ImportOptions options = import_options(verb, console);
-  runs::Store store = open_to_write(verb.db, console);
-  const ImportReport report = importer.import(store, options);
-  store.close();
+  std::optional<runs::Store> store;
+  const OpenStore open = [&]() -> runs::Store& {
+    return store ? *store : store.emplace(open_to_write(verb.db, console));
+  };
+  const ImportReport report = importer.import(open, options);
+  if (store) store->close();
   for (const Event& event : report.events) {
     event.level == Event::Level::warn ? console.warn(event.code, event.message) : console.note(event.message);
   }

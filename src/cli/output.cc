@@ -1,6 +1,7 @@
 #include "cli/output.h"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace hayfork::cli {
 
@@ -25,6 +26,12 @@ runs::Store open_to_read(const DbOptions& options, Console& console) {
 
 runs::Store open_to_write(const DbOptions& options, Console& console) {
   return runs::Store::open(options.db, runs::OpenMode::create_or_open, console.events());
+}
+
+runs::Store open_to_change(const DbOptions& options, Console& console) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(options.db, ignored)) open_to_read(options, console);  // its error
+  return open_to_write(options, console);
 }
 
 void drop_empty_columns(runs::Table& table, const std::vector<std::string>& names) {

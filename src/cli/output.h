@@ -24,7 +24,9 @@ struct DbOptions {
 void declare_db(Flags& flags, DbOptions& options);
 // For verbs that only look. Throws as Store::open; a missing file says how to make one.
 runs::Store open_to_read(const DbOptions& options, Console& console);
-runs::Store open_to_write(const DbOptions& options, Console& console);
+runs::Store open_to_write(const DbOptions& options, Console& console);  // makes one where there is none
+// To change what is in it: where there is none, none is made. Throws: not_found.
+runs::Store open_to_change(const DbOptions& options, Console& console);
 
 // Columns of `names` that hold nothing (or only zeros) leave the table: for people only.
 void drop_empty_columns(runs::Table& table, const std::vector<std::string>& names);

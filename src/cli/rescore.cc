@@ -80,7 +80,7 @@ std::vector<runs::SampleRow> rescored(runs::Store& store, const tasks::Task& tas
 }
 
 int run(const RescoreOptions& options, Console& console) {
-  runs::Store store = open_to_write(options.db, console);
+  runs::Store store = open_to_change(options.db, console);
   const runs::RunRow row = store.find_run(options.run);
   RunConfig config = config_of(row);
   if (!options.data.empty()) config.data_dir = options.data;

@@ -82,9 +82,7 @@ struct ResumeVerb {
 };
 
 int resume(const ResumeVerb& options, Console& console) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(options.execute.db.db, ignored)) open_to_read(options.execute.db, console);  // its error
-  runs::Store store = open_to_write(options.execute.db, console);
+  runs::Store store = open_to_change(options.execute.db, console);
   const runs::RunRow row = store.find_run(options.run);
   if (store.shown_status(row) == "running") {
     throw Error(ErrorCode::resource, ErrorSubject::database, fmt::format("run {} is still running", row.run_id),

@@ -223,6 +223,18 @@ TEST_F(ImportTest, OtherAnswersToTheSameDocumentsAreOtherResults) {
   EXPECT_EQ(json_of({"list", "runs"})["runs"].size(), 2u);
 }
 
+TEST_F(ImportTest, FilesWithFaultsMakeNoDatabase) {
+  const std::string bad = write("bad.json", R"({"results":{"a":{"x":"y"}}})");
+  expect_error(import({"lm-eval", bad}), 11, {"bad.json"});
+  expect_error(import({"llama-bench", bad}), 11, {"bad.json"});
+  expect_error(import({"hayfork", bad}), 6, {"bad.json"});
+  expect_error(run({"db", "merge", bad}), 6, {"bad.json"});
+  for (const std::vector<std::string>& verb :
+       {std::vector<std::string>{"rescore", "x"}, {"db", "prune", "--keep", "1"}, {"db", "vacuum"}, {"db", "migrate"}})
+    expect_error(run(verb), 6, {"runs.db"});
+  EXPECT_FALSE(fs::exists(path("runs.db")));
+}
+
 TEST_F(ImportTest, LmEvalFilesWithFaultsChangeNothing) {
   const auto refused = [&](const json& value, const std::vector<std::string>& words) {
     SCOPED_TRACE(words[0]);

@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   write_file_atomically(options.files[1], nul < all.size() ? all.substr(nul + 1) : std::string_view());
   static runs::Store store = runs::Store::open(scratch() / "runs.db", runs::OpenMode::create_or_open);
   try {
-    cli::import_lm_eval(store, options);
+    cli::import_lm_eval([]() -> runs::Store& { return store; }, options);
     store.flush();
   } catch (const Error& error) {
     if (error.code() == ErrorCode::internal) __builtin_trap();

@@ -115,8 +115,10 @@ void store_imported(runs::Store& store, ImportedRun run, ImportReport& report) {
   report.run_ids.push_back(handle.run_id);
 }
 
-ImportReport import_hayfork(runs::Store& store, const ImportOptions& options) {
+ImportReport import_hayfork(const OpenStore& open, const ImportOptions& options) {
   check_facts(options, {});
+  for (const std::filesystem::path& file : options.files) runs::Store::open(file, runs::OpenMode::read_only);
+  runs::Store& store = open();
   ImportReport report;
   const auto known = store.list_runs();
   std::set<std::string> before;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -46,18 +47,21 @@ struct ImportReport {
   std::vector<Event> events;
 };
 
+// The database, opened when it is first asked for: files with faults make none.
+using OpenStore = std::function<runs::Store&()>;
+
 struct Importer {
   const char* name;
   const char* summary;
   const char* files;  // what it reads, for the help text
-  ImportReport (*import)(runs::Store& store, const ImportOptions& options);
+  ImportReport (*import)(const OpenStore& open, const ImportOptions& options);
 };
 std::span<const Importer> importers();
 
-ImportReport import_lm_eval(runs::Store& store, const ImportOptions& options);
-ImportReport import_llama_bench(runs::Store& store, const ImportOptions& options);
-ImportReport import_ruler(runs::Store& store, const ImportOptions& options);
-ImportReport import_hayfork(runs::Store& store, const ImportOptions& options);
+ImportReport import_lm_eval(const OpenStore& open, const ImportOptions& options);
+ImportReport import_llama_bench(const OpenStore& open, const ImportOptions& options);
+ImportReport import_ruler(const OpenStore& open, const ImportOptions& options);
+ImportReport import_hayfork(const OpenStore& open, const ImportOptions& options);
 
 // ---- What importers share ------------------------------------------------------------------------------------------
 

@@ -20,16 +20,15 @@ class LlamaBench {
  public:
   explicit LlamaBench(const ImportOptions& options) : options_(options) {}
 
-  ImportReport run(runs::Store& store) {
+  ImportReport run(const OpenStore& open) {
     static constexpr const char* kFacts[] = {"model", "series", "arch", "dtype"};
     check_facts(options_, kFacts);
     for (const auto& file : options_.files) read(file);
     if (runs_.empty()) refuse_import(options_.files.front().string(), "it holds no test");
     ImportReport report;
-    for (auto& [key, run] : runs_) {
-      describe(store, key, run);
-      store_imported(store, std::move(run.imported), report);
-    }
+    runs::Store& store = open();
+    for (auto& [key, run] : runs_) describe(store, key, run);  // one that is there already stops all
+    for (auto& [key, run] : runs_) store_imported(store, std::move(run.imported), report);
     return report;
   }
 
@@ -130,8 +129,8 @@ class LlamaBench {
 
 }  // namespace
 
-ImportReport import_llama_bench(runs::Store& store, const ImportOptions& options) {
-  return LlamaBench(options).run(store);
+ImportReport import_llama_bench(const OpenStore& open, const ImportOptions& options) {
+  return LlamaBench(options).run(open);
 }
 
 }  // namespace hayfork::cli

@@ -40,13 +40,14 @@ class LmEval {
  public:
   LmEval(const ImportOptions& options) : options_(options) {}
 
-  ImportReport run(runs::Store& store) {
+  ImportReport run(const OpenStore& open) {
     static constexpr const char* kFacts[] = {"model", "series", "arch", "train_tokens", "train_step", "dtype"};
     check_facts(options_, kFacts);
     split_files();
     read_results();
     for (const fs::path& file : sample_files_) read_samples(file);
     ImportReport report;
+    runs::Store& store = open();
     store_imported(store, make_run(store), report);
     return report;
   }
@@ -380,8 +381,8 @@ class LmEval {
 
 }  // namespace
 
-ImportReport import_lm_eval(runs::Store& store, const ImportOptions& options) {
-  return LmEval(options).run(store);
+ImportReport import_lm_eval(const OpenStore& open, const ImportOptions& options) {
+  return LmEval(options).run(open);
 }
 
 }  // namespace hayfork::cli

@@ -31,10 +31,11 @@ class Ruler {
  public:
   explicit Ruler(const ImportOptions& options) : options_(options) {}
 
-  ImportReport run(runs::Store& store) {
+  ImportReport run(const OpenStore& open) {
     static constexpr const char* kFacts[] = {"model", "series", "arch", "length", "dtype"};
     check_facts(options_, kFacts);
     for (const fs::path& file : options_.files) read(file);
+    runs::Store& store = open();
     ImportedRun run;
     run.identity = imported_identity(store, "ruler", hex(hash_.finish()), R"({"importer":"ruler"})", options_);
     run.identity.model.name = fact("model").value_or("unknown");
@@ -176,8 +177,8 @@ class Ruler {
 
 }  // namespace
 
-ImportReport import_ruler(runs::Store& store, const ImportOptions& options) {
-  return Ruler(options).run(store);
+ImportReport import_ruler(const OpenStore& open, const ImportOptions& options) {
+  return Ruler(options).run(open);
 }
 
 }  // namespace hayfork::cli
