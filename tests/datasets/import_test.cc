@@ -96,6 +96,21 @@ TEST_F(Import, SuperGlueLabelsBecomeNumbers) {
   EXPECT_EQ(record[0]["entities"], (ordered_json{"Ann", "Bo"}));
 }
 
+TEST_F(Import, SpansOfWinogradSchemasAreMendedAsHuggingFaceMendsThem) {
+  const auto path = write(
+      "wsc.jsonl",
+      R"({"text":"The tall man and his dog ran home . It barked","target":{"span1_index":3,"span2_index":8,"span1_text":"And his\ndog.","span2_text":"it"},"idx":0,"label":true})"
+      "\n"
+      R"({"text":"a b c","target":{"span1_index":0,"span2_index":7,"span1_text":"a b","span2_text":"X"},"idx":1,"label":false})"
+      "\n");
+  const auto all = rows("wsc", path);
+  EXPECT_EQ(all[0]["span1_text"], "and his dog");
+  EXPECT_EQ(all[0]["span2_text"], "It");
+  EXPECT_EQ(all[0]["label"], 1);
+  EXPECT_EQ(all[1]["span1_text"], "a b");
+  EXPECT_EQ(all[1]["span2_text"], "X");  // there is no such word
+}
+
 TEST_F(Import, ArticlesAndLabelsApart) {
   write("high/2.txt",
         R"({"answers":["B"],"options":[["1","2","3","4"]],"questions":["q"],"article":"a","id":"high2.txt"})");
