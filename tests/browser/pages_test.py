@@ -255,6 +255,19 @@ class Pages(unittest.TestCase):
         self.key(Keys.ARROW_DOWN)
         self.assertIn("length 1024, depth 25 %", self.find("#tip").text)
 
+    def test_losses_of_tokens_are_walked_with_arrows(self):
+        self.width(1280)
+        self.open("samples-" + self.made["scaling"][0])
+        strip = self.find(".strips svg.chart")
+        self.js("arguments[0].querySelector('g.cell').focus()", strip)
+        self.assertIn("tokens 0–2", self.find("#tip").text)
+        self.key(Keys.ARROW_RIGHT)
+        self.assertIn("tokens 3–5: 2.500 nats, 2 key", self.find("#tip").text)
+        self.find(".strips details summary").click()
+        key = self.find(".strips u")
+        self.assertTrue(key.is_displayed())
+        self.assertIn("underline", key.value_of_css_property("text-decoration-line"))
+
     def test_every_chart_has_a_name_a_finding_and_its_numbers(self):
         for name in ["niah", "lengths", "scaling", "timeline", "search"]:
             self.open(name)
