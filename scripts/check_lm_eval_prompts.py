@@ -5,7 +5,7 @@
     scripts/check_lm_eval_prompts.py --model DIR --data tests/golden/lm_eval_rows --write tests/golden/lm_eval_forms.jsonl JOB…
 
 A JOB is task[:examples[:off|turns|merged]], the last for the chat template: arc_easy:5, mmlu_anatomy:5:merged; "forms" stands
-for the tasks of all sets in the data folder, without examples and with two. The harness encodes, its
+for the tasks of all sets in the data folder, without examples and with two; a task may be a task file named after it. The harness encodes, its
 model is not asked (scripts/lm_eval_results.py --requests). Prints a line a job and exits 1 where they differ. --write keeps
 what the harness asked, its made-up answers and its metrics, without ids: tests/tasks/lm_eval_forms_test.cc reads it.
 """
@@ -31,6 +31,10 @@ def form_jobs(data):
     return sets + [f"{name}:2" for name in sets if name not in NO_EXAMPLES]
 
 
+def name_of(task):
+    return pathlib.Path(task).stem if task.endswith(".yaml") else task
+
+
 def harness(args, tasks, shots, chat, folder):
     """{task: {document: row, "results": line}}"""
     file = os.path.join(folder, "requests.jsonl")
@@ -39,7 +43,7 @@ def harness(args, tasks, shots, chat, folder):
     done = subprocess.run(command + limit(args), capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{tasks}: {done.stderr[-3000:]}")
-    rows = {task: {} for task in tasks}
+    rows = {name_of(task): {} for task in tasks}
     with open(file, encoding="utf-8") as lines:
         for row in map(json.loads, lines):
             rows[row["task"]][row.get("doc_id", "results")] = row
@@ -127,9 +131,10 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             theirs = harness(args, tasks, shots, chat, folder)
         for task in tasks:
-            results = theirs[task].pop("results")
-            equal = report((task, shots, chat), ours(args, task, shots, chat), theirs[task]) and equal
-            lines += [{"shots": int(shots), **written(row)} for row in [*theirs[task].values(), results]]
+            rows = theirs[name_of(task)]
+            results = rows.pop("results")
+            equal = report((task, shots, chat), ours(args, task, shots, chat), rows) and equal
+            lines += [{"shots": int(shots), **written(row)} for row in [*rows.values(), results]]
     if args.write:
         with open(args.write, "w", encoding="utf-8") as out:
             out.writelines(json.dumps(line) + "\n" for line in lines)

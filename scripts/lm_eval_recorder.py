@@ -20,7 +20,8 @@ def made_score(context, continuation):
 
 
 def made_answer(context, target, until):
-    answer = [f"so {target.upper()}, it says", "nothing of it", target.lower() + " ", "a" + target[1:]][draw(context) % 4]
+    choice = [f"so {target.upper()}, it says", "nothing of it", target.lower() + " ", "a" + target[1:], target.swapcase()]
+    answer = choice[draw(context) % 5]
     for stop in until:
         answer = answer.split(stop)[0]
     return answer

@@ -29,11 +29,11 @@ os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
 CLASSES = {"FDA": "fda", "SWDE": "swde", "SQUADCompletion": "squad_completion"}
 
 
-def local_dataset(data, task):
-    """The splits of DATA/<task> (or of its collection, by subject) as the harness wants them."""
+def local_dataset(data, task, *others):
+    """The splits of DATA/<task> (or of its collection, by subject, or of the others) as the harness wants them."""
     import datasets
 
-    for name, subject in [(task, None), *collections(task)]:
+    for name, subject in [(task, None), *collections(task), *others]:
         folder = os.path.join(data, name)
         if not os.path.isdir(folder):
             continue
@@ -64,7 +64,7 @@ def patch(data):
 
     def download(self, dataset_kwargs=None, **kwargs):
         task = self.config.task or CLASSES[type(self).__name__]
-        self.dataset = local_dataset(data, task)
+        self.dataset = local_dataset(data, task, (self.DATASET_PATH, None))  # a task file's set has a name of its own
         rows = next(iter(self.dataset.values()))
         for split in (self.config.training_split, self.config.validation_split, self.config.test_split):
             if split and split not in self.dataset:  # the harness looks at it, whether it draws examples or not
