@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "runs/main_filter.h"
+
 namespace hayfork::cli {
 namespace {
 
@@ -45,20 +47,22 @@ Cell interval(const runs::MetricRow& row) {
 
 void add_for_people(const runs::RunTaskView& view, runs::Table& table) {
   bool first = true;
+  const std::string filter = runs::main_filter(view.metrics, view.task.primary_metric);
   const std::string notes = notes_of(view.row);
   const auto add = [&](const runs::MetricRow& row, const Cell& length) {
-    const std::string metric = row.metric + (higher_is_better(view, row.metric) ? " ↑" : " ↓");
+    const std::string metric =
+        row.metric + (filter == "none" ? "" : "," + filter) + (higher_is_better(view, row.metric) ? " ↑" : " ↓");
     table.rows.push_back(
         {view.task.name, length, row.n, metric, cell(row.value), interval(row), Cell(first ? notes : "")});
     first = false;
   };
   for (const runs::MetricRow& row : view.metrics) {
-    if (row.metric != view.task.primary_metric || row.filter != "none") continue;
+    if (row.metric != view.task.primary_metric || row.filter != filter) continue;
     if (row.slice.empty()) add(row, Cell("all"));
   }
   std::vector<std::pair<int64_t, const runs::MetricRow*>> by_length;
   for (const runs::MetricRow& row : view.metrics) {
-    if (row.metric != view.task.primary_metric || row.filter != "none") continue;
+    if (row.metric != view.task.primary_metric || row.filter != filter) continue;
     if (const auto length = length_of(row.slice)) by_length.emplace_back(*length, &row);
   }
   std::sort(by_length.begin(), by_length.end());

@@ -177,6 +177,48 @@ TEST_F(ImportTest, LmEvalRollingLosses) {
   EXPECT_EQ(row["pairs"], 2);
 }
 
+// Two readings of the same answers: one of them is the score, in every table and whatever the order of the lines.
+TEST_F(ImportTest, LmEvalFiltersOfOneAnswer) {
+  const json file = {
+      {"results", {{"gsm8k", {{"exact_match,strict-match", 0.25}, {"exact_match,flexible-extract", 0.75}}}}},
+      {"configs", {{"gsm8k", {{"output_type", "generate_until"}}}}},
+      {"versions", {{"gsm8k", 3.0}}},
+      {"n-samples", {{"gsm8k", {{"effective", 4}}}}},
+      {"model_name", "made/up"}};
+  std::string lines;
+  for (const auto& [filter, right] : {std::pair{"strict-match", 1}, {"flexible-extract", 3}}) {
+    for (int i = 0; i < 4; ++i)
+      lines += json{{"doc_id", i},
+                    {"doc_hash", fmt::format("{:064x}", i)},
+                    {"target", "5"},
+                    {"arguments", {{"gen_args_0", {{"arg_0", "q"}, {"arg_1", json::object()}}}}},
+                    {"resps", {{"it is 5"}}},
+                    {"filtered_resps", {i < right ? "5" : "[invalid]"}},
+                    {"filter", filter},
+                    {"exact_match", i < right ? 1 : 0}}
+                   .dump() +
+               "\n";
+  }
+  write("f/results_1.json", file.dump());
+  write("f/samples_gsm8k_1.jsonl", lines);
+  ASSERT_EQ(import({"lm-eval", path("f/results_1.json"), path("f/samples_gsm8k_1.jsonl"), "--name", "first"}).status,
+            0);
+  EXPECT_THAT(run({"show", "first"}).out, HasSubstr("exact_match,flexible-extract ↑  0.750"));
+  EXPECT_THAT(run({"table"}).out, HasSubstr("75.00"));
+  const json samples = json_of({"export", "samples", "first"})["samples"];
+  EXPECT_EQ(samples[1]["metrics"], json({{"exact_match,flexible-extract", 1.0}, {"exact_match,strict-match", 0.0}}));
+  EXPECT_EQ(samples[1]["score"], 1.0);
+  EXPECT_EQ(samples[1]["answer"], "5");
+  EXPECT_EQ(samples[3]["answer"], "[invalid]");
+  ASSERT_EQ(run({"export", "lm-eval", "first", "--out", path("out")}).status, 0);
+  const auto files = files_under("out");
+  ASSERT_EQ(files.size(), 2u);
+  ASSERT_EQ(import({"lm-eval", files[0].string(), files[1].string(), "--name", "again"}).status, 0);
+  const json row = json_of({"compare", "first", "again"})["comparison"][0];
+  EXPECT_EQ(row["verdict"], "same");
+  EXPECT_EQ(row["base"], 0.75);
+}
+
 // A group's figures stand for its members', whose samples are the only ones.
 TEST_F(ImportTest, LmEvalGroupsComeBackAsGroups) {
   json file = results();

@@ -15,6 +15,7 @@
 #include "cli/import/importer.h"
 #include "cli/import/lm_eval_sample.h"
 #include "datasets/jsonl.h"
+#include "runs/main_filter.h"
 
 namespace hayfork::cli {
 namespace {
@@ -253,7 +254,8 @@ class LmEval {
   }
 
   void add_metrics(const json& line, const ImportedTask& task, runs::SampleRow& row) const {
-    const std::string filter = text_at(line, "filter").value_or("none");
+    const std::string filter = text_at(line, "filter").value_or("none"),
+                      main_filter = runs::main_filter(task.metrics, task.planned.task.primary_metric);
     for (const runs::MetricDefRow& def : task.planned.metric_defs) {
       const json* value = find(line, def.metric);
       if (value == nullptr) continue;
@@ -276,8 +278,12 @@ class LmEval {
       } else {
         add_metric(def.metric, filter, *one, row);
       }
-      if (def.metric == task.planned.task.primary_metric && !row.score) row.score = one;
+      if (def.metric == task.planned.task.primary_metric && filter == main_filter && !row.score) row.score = one;
     }
+    const json* answers = find(line, "filtered_resps");
+    if (filter == main_filter && task.planned.task.kind == "generate" && answers != nullptr && answers->is_array() &&
+        !answers->empty())
+      row.answer = lm_eval::text_of(answers->front());
     if (row.status == "failed") row.score.reset();
   }
 
