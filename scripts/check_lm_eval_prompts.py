@@ -5,9 +5,10 @@
     scripts/check_lm_eval_prompts.py --model DIR --data tests/golden/lm_eval_rows --write tests/golden/lm_eval_forms.jsonl JOB…
 
 A JOB is task[:examples[:off|turns|merged]], the last for the chat template: arc_easy:5, mmlu_anatomy:5:merged; "forms" stands
-for the tasks of all sets in the data folder, without examples and with two; a task may be a task file named after it. The harness encodes, its
-model is not asked (scripts/lm_eval_results.py --requests). Prints a line a job and exits 1 where they differ. --write keeps
-what the harness asked, its made-up answers and its metrics, without ids: tests/tasks/lm_eval_forms_test.cc reads it.
+for the tasks of all sets in the data folder, without examples and with two; a task may be a task file named after it. The
+harness encodes, its model is not asked (scripts/lm_eval_results.py --requests). Prints a line a job and exits 1 where they
+differ. --write keeps what the harness asked, its made-up answers and its metrics, without ids:
+tests/tasks/lm_eval_forms_test.cc reads it.
 """
 import argparse
 import json

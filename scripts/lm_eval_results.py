@@ -7,9 +7,10 @@
 
 The first writes OUT/<model>/results_*.json and samples_<task>_*.jsonl, as `lm_eval run --log_samples` does: what `hayfork
 import` reads and `hayfork compare` holds beside a run of its own. Task files, prompts, tokenization and metrics are the
-harness's; only the loading of a data set is replaced, so no network is needed. Prints its evaluation time (without loading). With --requests
-FILE the model is not asked: FILE gets a JSON line a document with the texts and ids that the harness would send, the
-made-up scores that it got for an answer and its metrics of them, for scripts/check_lm_eval_prompts.py.
+harness's; only the loading of a data set is replaced, so no network is needed. Prints its evaluation time (without
+loading). With --requests FILE the model is not asked: FILE gets a JSON line a document with the texts and ids that the
+harness would send, the made-up scores that it got for an answer and its metrics of them, for
+scripts/check_lm_eval_prompts.py.
 The second has the harness's own tools read result files, for instance those of `hayfork export lm-eval`, and print their
 table. Needs the Python packages lm_eval, torch, transformers.
 """
