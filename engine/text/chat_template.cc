@@ -165,8 +165,9 @@ std::string ChatTemplate::render(const ChatRequest& request) const {
       {{"messages", &messages}, {"tools", request.tools}, {"documents", request.documents}}};
   if (request.kwargs && request.kwargs->is_object()) {
     for (const auto& [name, value] : request.kwargs->items()) {
-      const bool taken = name == "add_generation_prompt" ||
-                         std::any_of(lists.begin(), lists.end(), [&](const auto& list) { return name == list.first; });
+      const bool taken =  // clang 14 wants the binding captured by name
+          name == "add_generation_prompt" ||
+          std::any_of(lists.begin(), lists.end(), [&key = name](const auto& list) { return key == list.first; });
       if (taken) bad_request(fmt::format("the template variable {} is set by the request itself", name));
       interpreter.define(name, jinja::from_json(rt, value));
     }

@@ -10,6 +10,7 @@
 
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
+#include "tests/support/sanitizer.h"
 
 namespace hayfork::cli {
 namespace {
@@ -113,10 +114,11 @@ TEST_F(OrthrosOfTheZoo, ScoresAnAnswerAsItWritesIt) {
 }
 
 TEST_F(OrthrosOfTheZoo, ADepthSweepComputesOneHaystackAndWhatEachNeedleTouches) {
+  const std::string length = test::kSanitized ? "2048" : "4096";  // what each needle touches is the same at any length
   const auto sweep = [&](const std::string& reuse) {
     const std::string db = (folder_.path() / (reuse + ".db")).string();
     const ProcessResult result =
-        hayfork({"run", "--model", demo("orthros"), "--tasks", "niah", "--lengths", "4096", "--depths", "0-100+10",
+        hayfork({"run", "--model", demo("orthros"), "--tasks", "niah", "--lengths", length, "--depths", "0-100+10",
                  "--samples", "1", "--prefix-reuse", reuse, "--db", db, "--threads", "1", "--dtype", "f32"});
     EXPECT_EQ(result.status, 0) << result.err;
     int64_t rows = 0, prompt = 0;
@@ -130,7 +132,7 @@ TEST_F(OrthrosOfTheZoo, ADepthSweepComputesOneHaystackAndWhatEachNeedleTouches) 
   };
   const auto [with, digest_with] = sweep("on");
   const auto [without, digest_without] = sweep("off");
-  EXPECT_LE(with, 1.7);
+  EXPECT_LE(with, test::kSanitized ? 2.3 : 1.7);
   EXPECT_GE(without, 10.9);
   EXPECT_EQ(digest_with, digest_without);
 }

@@ -10,6 +10,7 @@
 
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
+#include "tests/support/sanitizer.h"
 
 namespace hayfork::cli {
 namespace {
@@ -23,6 +24,10 @@ using ::testing::HasSubstr;
 
 const std::vector<std::string> kGrid = {"--tasks",  "niah",     "--lengths", "256,512",
                                         "--depths", "0,50,100", "--samples", "2"};
+
+// A run to be stopped in, which takes seconds in every build.
+const std::vector<std::string> kStopped = {"--tasks",  "niah",     "--lengths", test::kSanitized ? "512,1k" : "1k,2k",
+                                           "--depths", "0-100+10", "--samples", "2"};
 
 constexpr const char* kBegun = "run r";  // the plan line: the run is in the database and its samples are next
 
@@ -42,6 +47,16 @@ class RunTest : public ::testing::Test {
     const ProcessResult result = hayfork({"db", "digest", reference, "--db", file, "-o", "json"});
     EXPECT_EQ(result.status, 0) << result.err;
     return result.status == 0 ? json::parse(result.out)["digest"]["sha256"].get<std::string>() : "";
+  }
+  // The digest of kStopped as a run that nothing stopped leaves it; made once.
+  std::string whole() {
+    static const std::string wanted = [this] {
+      EXPECT_EQ(run({}, kStopped).status, 0);
+      const std::string seen = digest(db());
+      fs::remove(db());
+      return seen;
+    }();
+    return wanted;
   }
   json runs() const { return json::parse(hayfork({"list", "runs", "--db", db(), "-o", "json"}).out)["runs"]; }
   test::TempDir folder_;
@@ -134,13 +149,9 @@ TEST_F(RunTest, RefusesLengthsPastTheWindow) {
 }
 
 TEST_F(RunTest, AStoppedRunGoesOnToTheSameEnd) {
-  const std::vector<std::string> grid = {"--tasks",  "niah",     "--lengths", "1k,2k",
-                                         "--depths", "0-100+10", "--samples", "2"};
-  ASSERT_EQ(run({}, grid).status, 0);
-  const std::string wanted = digest(db());
-  fs::remove(db());
+  const std::string wanted = whole();
   const ProcessResult stopped =
-      run({"--batch-size", "2"}, grid, {.signal_after_s = 0.5, .once_it_says = kBegun, .signal = SIGINT});
+      run({"--batch-size", "2"}, kStopped, {.signal_after_s = 0.5, .once_it_says = kBegun, .signal = SIGINT});
   ASSERT_EQ(stopped.status, 130) << stopped.err;
   EXPECT_THAT(stopped.err, HasSubstr("hayfork resume"));
   EXPECT_EQ(runs()[0]["status"], "interrupted");
@@ -172,15 +183,11 @@ TEST_F(RunTest, TwoSignalsStopAtOnce) {
 }
 
 TEST_F(RunTest, WhatTwoSignalsLeftGoesOnToTheSameEnd) {
-  const std::vector<std::string> grid = {"--tasks",  "niah",     "--lengths", "1k,2k",
-                                         "--depths", "0-100+10", "--samples", "2"};
-  ASSERT_EQ(run({}, grid).status, 0);
-  const std::string wanted = digest(db());
-  fs::remove(db());
-  ASSERT_EQ(
-      run({"--batch-size", "1"}, grid, {.signal_after_s = 0.5, .once_it_says = kBegun, .signal = SIGINT, .twice = true})
-          .status,
-      130);
+  const std::string wanted = whole();
+  ASSERT_EQ(run({"--batch-size", "1"}, kStopped,
+                {.signal_after_s = 0.5, .once_it_says = kBegun, .signal = SIGINT, .twice = true})
+                .status,
+            130);
   EXPECT_EQ(hayfork({"db", "check", "--db", db()}).status, 0);
   const ProcessResult resumed = hayfork({"resume", "--db", db()});
   EXPECT_EQ(resumed.status, 0) << resumed.err;

@@ -13,6 +13,7 @@
 #include "engine/sampling.h"
 #include "tests/support/hash_model.h"
 #include "tests/support/queue_context.h"
+#include "tests/support/sanitizer.h"
 
 namespace hayfork::engine {
 namespace {
@@ -252,7 +253,7 @@ std::vector<HashModel::Options> models() {
 
 TEST(Scheduler, AnswersAsBruteForceWhateverTheSwitches) {
   for (const HashModel::Options& model_options : models()) {
-    for (uint64_t seed = 0; seed < 6; ++seed) {
+    for (uint64_t seed = 0; seed < (test::kSanitized ? 2 : 6); ++seed) {
       Rng rng(seed);
       HashModel model(model_options);
       const std::vector<Request> requests = random_requests(rng, 1 + rng.below(40), seed % 2 == 0 ? 4 : 13);

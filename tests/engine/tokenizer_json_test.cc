@@ -105,7 +105,7 @@ TEST(AddedTokens, SingleWordsStandAlone) {
   json j = test::byte_level_json({});
   json word = test::added_token(256, "cat", false);
   word["single_word"] = true;
-  j["added_tokens"] = {word};
+  j["added_tokens"] = json::array({word});
   const auto t = test::load_json(j);
   EXPECT_EQ(spelled(*t, "cat"), (Tokens{"cat"}));
   EXPECT_EQ(spelled(*t, "(cat)"), (Tokens{"(", "cat", ")"}));
@@ -128,7 +128,7 @@ TEST(AddedTokens, NormalizedOnesAreFoundInNormalizedText) {
 
 TEST(AddedTokens, FollowTheReferencesNumbersAndSaySo) {
   json j = test::byte_level_json({});
-  j["added_tokens"] = {test::added_token(300, "<far>", false)};
+  j["added_tokens"] = json::array({test::added_token(300, "<far>", false)});
   const auto t = test::load_json(j);
   EXPECT_EQ(t->encode("<far>", kPlain), (Ids{256}));
   ASSERT_EQ(t->warnings().size(), 1u);
@@ -243,7 +243,7 @@ TEST(PreTokenizer, BehavioursKeepOrDropTheMatches) {
 
 TEST(PreTokenizer, MetaspaceMarksTheStartAsItsSchemeSays) {
   json j = test::character_json("ab\u2581", {"\u2581 a", "\u2581 b"});
-  j["added_tokens"] = {test::added_token(5, "<x>", true)};
+  j["added_tokens"] = json::array({test::added_token(5, "<x>", true)});
   const auto cut = [&](const char* scheme) {
     j["pre_tokenizer"] = {
         {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", scheme}, {"split", true}};

@@ -3,7 +3,14 @@
 
 namespace hayfork::test {
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__has_feature)  // clang
+#if __has_feature(address_sanitizer)
+#define HAY_SANITIZED
+#endif
+#elif defined(__SANITIZE_ADDRESS__)  // g++
+#define HAY_SANITIZED
+#endif
+#if defined(HAY_SANITIZED)
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
