@@ -57,13 +57,23 @@ if(HAYFORK_WERROR)
   target_compile_options(hay_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 if(HAYFORK_SANITIZE)
-  set(CMAKE_CXX_FLAGS_RELEASE "-O1")  # compile time; the sanitizers take most of the run time anyway
+  set(CMAKE_CXX_FLAGS_RELEASE "-O1")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 endif()
-if(HAYFORK_SANITIZE AND NOT HAYFORK_FUZZ)  # what is built and started often; a fuzzer starts once
+# Sanitized tests: what is built whole, run once and started often; a fuzzer is one program that runs long.
+if(HAYFORK_SANITIZE AND NOT HAYFORK_FUZZ)
+  set(HAY_PRECOMPILE ON)  # the compiler cache finds precompiled headers by what they hold, not by the time of their files
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    list(APPEND CMAKE_CXX_COMPILE_OPTIONS_CREATE_PCH -Xclang -fno-pch-timestamp)
+  endif()
+  if(HAY_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${HAY_CCACHE})
+  endif()
   # Null pointers and overruns of objects are the address sanitizer's finds as well; these checks double the code.
-  add_compile_options(-fno-sanitize=null,object-size)
+  # -pthread: headers can be precompiled for all only with the same flags for all.
+  add_compile_options(-fno-sanitize=null,object-size -pthread)
+  set(CMAKE_CXX_FLAGS_RELEASE "-O0")  # but for what computes: engine/Module.cmake
   # Programs at fixed addresses: the sanitizers' tables are a million pointers, which each start would relocate.
   unset(CMAKE_POSITION_INDEPENDENT_CODE)
   string(APPEND CMAKE_CXX_FLAGS " -fno-pie")
@@ -81,6 +91,20 @@ set(HAY_LIBS_runs SQLite::SQLite3 PkgConfig::RSVG)
 set(HAY_LIBS_datasets yaml-cpp ICU::uc ICU::i18n ZLIB::ZLIB)
 set(HAY_LIBS_tasks yaml-cpp)
 set(HAY_LIBS_metrics ICU::uc ICU::i18n)
+
+# hay_precompile(<target> <owner> <header>...): parses the headers that most sources ask for once, for `owner` and every
+# later target that names it. Only where HAY_PRECOMPILE is on: elsewhere each source shows that it includes what it uses.
+function(hay_precompile target owner)
+  if(NOT HAY_PRECOMPILE)
+    return()
+  elseif(target STREQUAL owner)
+    target_precompile_headers(${target} PRIVATE <algorithm> <charconv> <chrono> <cmath> <filesystem> <fstream> <functional>
+      <map> <memory> <optional> <set> <span> <sstream> <string> <unordered_map> <vector> <fmt/format.h>
+      <nlohmann/json.hpp> ${ARGN})
+  else()
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  endif()
+endfunction()
 
 function(hay_module name folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cc)
@@ -122,6 +146,7 @@ function(hay_module name folder)
     endif()
   endif()
   target_link_libraries(hay_${name} PUBLIC hay_options ${HAY_LIBS_${name}})
+  hay_precompile(hay_${name} hay_base)
   foreach(dep ${ARGN})
     target_link_libraries(hay_${name} PUBLIC hay_${dep})
   endforeach()
@@ -141,6 +166,7 @@ function(hay_program name folder)
   endforeach()
   # The library's own definitions, which change its structures, for the one source that includes it.
   set_source_files_properties(${CMAKE_SOURCE_DIR}/${folder}/http_server.cc PROPERTIES COMPILE_OPTIONS "${HTTPLIB_CFLAGS_OTHER}")
+  hay_precompile(hay_cli hay_base)
   add_executable(${name} ${CMAKE_SOURCE_DIR}/${folder}/main.cc)
   target_link_libraries(${name} PRIVATE hay_cli)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
@@ -179,6 +205,7 @@ function(hay_tests folder)
     endforeach()
     target_compile_options(${target} PRIVATE -O0)  # tests are compiled often and run once
     target_link_libraries(${target} PRIVATE hay_test_support GTest::gtest GTest::gmock GTest::gtest_main)
+    hay_precompile(${target} hay_test_support)
     add_test(NAME ${folder}/${stem} COMMAND ${target})
     set_tests_properties(${folder}/${stem} PROPERTIES LABELS "${labels}" TIMEOUT ${HAY_TEST_TIMEOUT}
       ENVIRONMENT "OMP_WAIT_POLICY=passive;HAYFORK_SOURCE_DIR=${CMAKE_SOURCE_DIR};HAYFORK_BINARY=${CMAKE_BINARY_DIR}/bin/hayfork;LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lsan.supp:print_suppressions=0;GOMP_SPINCOUNT=1000")

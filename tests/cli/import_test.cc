@@ -367,7 +367,7 @@ TEST_F(ImportTest, LlamaBench) {
   EXPECT_EQ(import({"llama-bench", write("bench.jsonl", decode.dump() + "\n")}).status, 0);
   json bad = test;
   bad["avg_ts"] = "fast";
-  expect_error(import({"llama-bench", write("bad.json", json{bad}.dump())}), 11, {"avg_ts", "entry 1"});
+  expect_error(import({"llama-bench", write("bad.json", json::array({bad}).dump())}), 11, {"avg_ts", "entry 1"});
   expect_error(import({"llama-bench", write("empty.json", "[]")}), 11, {"no test"});
 }
 
