@@ -53,6 +53,7 @@ TEST_F(BadOutputTest, PathsThatAreNoDatabase) {
 }
 
 TEST_F(BadOutputTest, AReadOnlyFolderIsSaid) {
+  HAY_NEED_USER();
   ASSERT_EQ(niah().status, 0);
   fs::permissions(path("runs.db"), fs::perms::all);
   fs::permissions(folder_.path(),

@@ -108,6 +108,7 @@ TEST_F(BadRunTest, ModelsThatAreNotThere) {
 }
 
 TEST_F(BadRunTest, FilesWithoutPermission) {
+  HAY_NEED_USER();
   const std::string copy = copy_of_demo("demo");
   fs::permissions(folder_.path(), fs::perms::all);
   ProcessOptions options = test::as_user();

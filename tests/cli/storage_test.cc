@@ -68,6 +68,7 @@ TEST_F(StorageTest, ANewerSchemaIsRefused) {
 }
 
 TEST_F(StorageTest, AReadOnlyFileIsRefusedForWritingAndReadForLooking) {
+  HAY_NEED_USER();
   ASSERT_EQ(run(db()).status, 0);
   fs::permissions(db(), fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read);
   const ProcessResult result = run_as_user(db());
@@ -76,6 +77,7 @@ TEST_F(StorageTest, AReadOnlyFileIsRefusedForWritingAndReadForLooking) {
 }
 
 TEST_F(StorageTest, NoPermissionIsSaid) {
+  HAY_NEED_USER();
   fs::create_directories(folder_.path() / "closed");
   fs::permissions(folder_.path() / "closed", fs::perms::owner_all);
   if (::geteuid() != 0) fs::permissions(folder_.path() / "closed", fs::perms::none);

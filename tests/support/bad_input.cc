@@ -35,6 +35,13 @@ ProcessOptions as_user() {
   return options;
 }
 
+bool user_reaches_sources() {
+  if (::geteuid() != 0) return true;
+  for (fs::path folder = source_dir(); folder.has_relative_path(); folder = folder.parent_path())
+    if ((fs::status(folder).permissions() & fs::perms::others_exec) == fs::perms::none) return false;
+  return true;
+}
+
 std::string BadInputTest::write(const std::string& name, std::string_view content) const {
   const fs::path file = folder_.path() / name;
   fs::create_directories(file.parent_path());

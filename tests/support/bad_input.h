@@ -21,6 +21,11 @@ void expect_error(const ProcessResult& result, int status, const std::vector<std
 
 // An ordinary user, for whom permissions hold: nobody where the tests run as root.
 ProcessOptions as_user();
+// Whether that user may enter the folder of the sources: nobody cannot, where it lies in root's own home.
+bool user_reaches_sources();
+#define HAY_NEED_USER()                         \
+  if (!::hayfork::test::user_reaches_sources()) \
+  GTEST_SKIP() << "an ordinary user cannot enter the folder of the sources"
 
 class BadInputTest : public ::testing::Test {
  protected:
