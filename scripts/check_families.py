@@ -63,6 +63,13 @@ def rope(rng, head_dim, kinds=("default", "linear", "dynamic", "yarn", "llama3",
     return out if kind != "default" else out | {"rope_type": "default"}
 
 
+def split_hidden(c, h):
+    """For families without head_dim: the hidden width is that of the heads together."""
+    width = c["hidden_size"] // h["num_attention_heads"] // 2 * 2
+    c["hidden_size"] = h["num_attention_heads"] * width
+    del h["head_dim"]
+
+
 def llama(rng):
     h = heads(rng)
     return common(rng) | h | {"rope_parameters": rope(rng, h["head_dim"]), "attention_bias": rng.random() < 0.4,
@@ -79,16 +86,17 @@ def layer_types(rng, n, kinds):
     return [rng.choice(kinds) for _ in range(n)]
 
 
+def some_windows(rng, c, widths):
+    return {"use_sliding_window": True, "sliding_window": rng.choice(widths),
+            "layer_types": layer_types(rng, c["num_hidden_layers"], ["full_attention", "sliding_attention"])}  # fmt: skip
+
+
 def qwen2(rng):
     c, h = common(rng), heads(rng)
-    h["head_dim"] = c["hidden_size"] // h["num_attention_heads"] // 2 * 2
-    c["hidden_size"] = h["num_attention_heads"] * h["head_dim"]
-    del h["head_dim"]
-    n = c["num_hidden_layers"]
+    split_hidden(c, h)
     c |= {"rope_parameters": rope(rng, 8, ("default", "linear", "yarn"))}
     if rng.random() < 0.5:
-        c |= {"use_sliding_window": True, "sliding_window": rng.choice([1, 7, 30]),
-              "layer_types": layer_types(rng, n, ["full_attention", "sliding_attention"])}  # fmt: skip
+        c |= some_windows(rng, c, [1, 7, 30])
     return c | h
 
 
@@ -96,22 +104,18 @@ def qwen3(rng):
     c, h = common(rng), heads(rng)
     c |= {"rope_parameters": rope(rng, h["head_dim"], ("default", "linear", "yarn")), "attention_bias": rng.random() < 0.3}
     if rng.random() < 0.5:
-        c |= {"use_sliding_window": True, "sliding_window": rng.choice([1, 7, 30]),
-              "layer_types": layer_types(rng, c["num_hidden_layers"], ["full_attention", "sliding_attention"])}  # fmt: skip
+        c |= some_windows(rng, c, [1, 7, 30])
     return c | h
 
 
 def smollm3(rng):
     c, h = common(rng), heads(rng)
-    h["head_dim"] = c["hidden_size"] // h["num_attention_heads"] // 2 * 2
-    c["hidden_size"] = h["num_attention_heads"] * h["head_dim"]
-    del h["head_dim"]
+    split_hidden(c, h)
     n = c["num_hidden_layers"]
     c |= {"rope_parameters": rope(rng, 8, ("default", "linear", "yarn")), "no_rope_layers": [rng.choice([0, 1]) for _ in range(n)],
           "attention_bias": rng.random() < 0.3, "mlp_bias": rng.random() < 0.3}  # fmt: skip
     if rng.random() < 0.5:
-        c |= {"use_sliding_window": True, "sliding_window": rng.choice([3, 30]),
-              "layer_types": layer_types(rng, n, ["full_attention", "sliding_attention"])}  # fmt: skip
+        c |= some_windows(rng, c, [3, 30])
     return c | h
 
 
@@ -225,7 +229,7 @@ def mamba2(rng):
     groups = rng.choice([1, 2, 3])
     head_dim = rng.choice([8, 16])
     n_heads = groups * rng.choice([2, 4])
-    hidden = rng.choice([d for d in (32, 48, 64, 96) if True])
+    hidden = rng.choice([32, 48, 64, 96])
     while n_heads * head_dim % hidden:
         hidden -= 8
     return {"vocab_size": c["vocab_size"], "hidden_size": hidden, "num_hidden_layers": c["num_hidden_layers"], "n_groups": groups,

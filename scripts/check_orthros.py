@@ -162,20 +162,19 @@ def check(options, folder, rng):
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     sequences = [[rng.randrange(3, config["vocab_size"]) for _ in range(length)] for length in (1, rng.randrange(2, 64), rng.randrange(64, 200))]
     (folder / "ids.json").write_text(json.dumps({"ids": sequences}))
-    worst = 0.0
+    passes = []
     for chunk in (1, rng.randrange(2, 40), 512):
-        probe(options, "logits", "--model", folder, "--ids-file", folder / "ids.json", "--out", folder / f"logits{chunk}", "--chunk", chunk)
-        ours = load_file(folder / f"logits{chunk}")
-        first = load_file(folder / "logits1")
-        for i, ids in enumerate(sequences):
-            if not torch.equal(ours[f"logits.{i}"], first[f"logits.{i}"]):
-                return config, float("inf")  # chunks may change no bit
-            if chunk == 512:
-                logits, k, v = orthros(config, weights, ids)
-                worst = max(worst, relative(ours[f"logits.{i}"], logits))
-                probe(options, "kv", "--model", folder, "--ids-file", folder / "ids.json", "--layer", "last", "--out", folder / "kv")
-                stored = load_file(folder / "kv")
-                worst = max(worst, relative(stored[f"k.{i}"], k), relative(stored[f"v.{i}"], v))
+        probe(options, "logits", "--model", folder, "--ids-file", folder / "ids.json", "--out", folder / "logits", "--chunk", chunk)
+        passes.append(load_file(folder / "logits"))
+    probe(options, "kv", "--model", folder, "--ids-file", folder / "ids.json", "--layer", "last", "--out", folder / "kv")
+    stored = load_file(folder / "kv")
+    worst = 0.0
+    for i, ids in enumerate(sequences):
+        ours = passes[0][f"logits.{i}"]
+        if not all(torch.equal(ours, other[f"logits.{i}"]) for other in passes):
+            return config, float("inf")  # chunks may change no bit
+        logits, k, v = orthros(config, weights, ids)
+        worst = max(worst, relative(ours, logits), relative(stored[f"k.{i}"], k), relative(stored[f"v.{i}"], v))
     return config, worst
 
 

@@ -14,9 +14,7 @@ class BadResultsTest : public test::BadInputTest {
     store.close();
     policy_ = write("gate.yaml", "schema: hayfork/gate/1\nrules: [{task: arc_easy}]\n");
   }
-  std::string sql(const std::string& text) const {
-    return test::run_process("/usr/bin/sqlite3", {path("runs.db"), text}).out;
-  }
+  void sql(const std::string& text) const { test::raw_sql(path("runs.db"), text); }
   // Every verb that reads results, and those that write.
   std::vector<std::vector<std::string>> verbs() const {
     return {{"compare", ids_[0], ids_[1]},
@@ -37,32 +35,27 @@ class BadResultsTest : public test::BadInputTest {
       EXPECT_EQ(read("runs.db"), before);
     }
   }
-  static bool no_sqlite() { return !fs::exists("/usr/bin/sqlite3"); }
 
   std::vector<std::string> ids_;
   std::string policy_;
 };
 
 TEST_F(BadResultsTest, ADatabaseOfANewerVersion) {
-  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
   sql("pragma journal_mode = delete; pragma user_version = 99");
   expect_refused({"newer", "99"});
 }
 
 TEST_F(BadResultsTest, ADatabaseThatIsHalfMigrated) {
-  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
   sql("pragma journal_mode = delete; drop table comparisons; pragma user_version = 1");
   expect_refused({"comparisons"});
 }
 
 TEST_F(BadResultsTest, TablesWithoutAVersion) {
-  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
   sql("pragma journal_mode = delete; pragma user_version = 0");
   expect_refused({"no schema version"});
 }
 
 TEST_F(BadResultsTest, AMissingColumn) {
-  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
   sql("pragma journal_mode = delete; drop view v_scores; drop view v_runs; alter table run_tasks drop column "
       "seeds_json;"
       "create view v_scores as select 1 as model; create view v_runs as select 1");
@@ -71,13 +64,11 @@ TEST_F(BadResultsTest, AMissingColumn) {
 }
 
 TEST_F(BadResultsTest, MissingTables) {
-  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
   sql("pragma journal_mode = delete; drop table metrics; drop table samples");
   expect_refused({"runs.db"});
 }
 
 TEST_F(BadResultsTest, APageFullOfRubbish) {
-  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
   sql("pragma journal_mode = delete; vacuum");
   std::string bytes = read("runs.db");
   for (size_t page = 2; page * 4096 < bytes.size(); ++page) bytes.replace(page * 4096, 2048, std::string(2048, '\xEE'));
@@ -111,7 +102,6 @@ TEST_F(BadResultsTest, MergingADatabaseWithItself) {
 
 // Every reference that a merge follows, pointed at nothing.
 TEST_F(BadResultsTest, MergingADatabaseWhoseRowsPointNowhere) {
-  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
   const std::string good = read("runs.db");
   const std::string as_new = "update runs set uuid = 'x' || uuid, run_id = 'z' || run_id, plan_sha256 = 'p' || id;";
   for (const std::string& damage :
@@ -123,7 +113,7 @@ TEST_F(BadResultsTest, MergingADatabaseWhoseRowsPointNowhere) {
             "99, '', '', 'pass', 0, '')")}) {
     SCOPED_TRACE(damage);
     write("other.db", good);
-    test::run_process("/usr/bin/sqlite3", {path("other.db"), "pragma foreign_keys = off;" + damage});
+    test::raw_sql(path("other.db"), "pragma foreign_keys = off;" + damage);
     expect_error(run({"db", "merge", path("other.db")}), 6, {"other.db", "99"});
     expect_intact();
   }
@@ -131,20 +121,18 @@ TEST_F(BadResultsTest, MergingADatabaseWhoseRowsPointNowhere) {
 }
 
 TEST_F(BadResultsTest, MergingTheSameRunWithOtherFigures) {
-  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
   write("other.db", read("runs.db"));
   const std::vector<std::string> merge = {"db", "merge", path("other.db")};
   EXPECT_EQ(run(merge).status, 0);  // the same
-  test::run_process("/usr/bin/sqlite3", {path("other.db"), "update metrics set value = 0.99"});
+  test::raw_sql(path("other.db"), "update metrics set value = 0.99");
   expect_error(run(merge), 2, {"disagree", ids_[0], "acc", "0.99"});
-  test::run_process("/usr/bin/sqlite3", {path("other.db"), "delete from samples"});
+  test::raw_sql(path("other.db"), "delete from samples");
   EXPECT_EQ(run(merge).status, 0);  // of other samples: those here stand
   EXPECT_THAT(run({"export", "metrics", ids_[0], "-o", "csv"}).out, HasSubstr(",0.6,100,"));
 }
 
 // SQLite has infinities, and a hand or a loss beyond all bounds may have written one.
 TEST_F(BadResultsTest, ScoresThatAreInfinite) {
-  if (no_sqlite()) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
   sql("update samples set score = 9e999, ctx_len = 100 * id where id % 5 = 0; update sample_metrics set value = 9e999 "
       "where sample % 5 = 0; update metrics set value = 9e999, ci_low = 9e999, ci_high = -9e999");
   for (const auto& verb : verbs()) {

@@ -121,27 +121,24 @@ TEST_F(GateTest, BaselinesAreAppendOnlyAndADeletedOneIsTold) {
   const std::string half = test::make_run(store, {.status = "interrupted", .tasks = {{.scores = ones(1, 2)}}});
   store.close();
   expect_error(run({"baseline", "set", "main", half}), 2, {half, "interrupted"});
-  if (!fs::exists("/usr/bin/sqlite3")) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
   EXPECT_EQ(run({"baseline", "set", "main", ids[0]}).status, 0);
-  test::run_process("/usr/bin/sqlite3",
-                    {path("runs.db"), "pragma foreign_keys = on; delete from runs where run_id = '" + ids[0] + "'"});
+  test::raw_sql(path("runs.db"), "pragma foreign_keys = on; delete from runs where run_id = '" + ids[0] + "'");
   expect_error(gate(by_name, file), 6, {"@main", ids[0] + " is no longer in the database"});
 }
 
 TEST_F(GateTest, OnlyTheGateStoresComparisons) {
   const auto ids = pair_of(60);
-  const auto stored = [&](const std::string& sql) {
-    return test::run_process("/usr/bin/sqlite3", {path("runs.db"), sql}).out;
-  };
-  if (!fs::exists("/usr/bin/sqlite3")) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
+  using Rows = std::vector<std::string>;
+  const auto stored = [&](const std::string& sql) { return test::raw_sql(path("runs.db"), sql); };
   run({"compare", ids[0], ids[1]});
-  EXPECT_EQ(stored("select count(*) from comparisons"), "0\n");
+  EXPECT_EQ(stored("select count(*) from comparisons"), Rows{"0"});
   gate(ids, policy("  - {task: arc_easy}\n"), {"--record", "off"});
-  EXPECT_EQ(stored("select count(*) from gates"), "0\n");
+  EXPECT_EQ(stored("select count(*) from gates"), Rows{"0"});
   gate(ids, policy("  - {task: arc_easy}\n"));
-  EXPECT_EQ(stored("select verdict, exit_code from gates"), "fail|1\n");
-  EXPECT_EQ(stored("select task, n_pairs, worse, better, verdict from comparisons"), "arc_easy|200|40|0|worse\n");
-  EXPECT_EQ(stored("select verdict from v_timeline where run_id = '" + ids[1] + "'"), "worse\n");
+  EXPECT_EQ(stored("select verdict || '|' || exit_code from gates"), Rows{"fail|1"});
+  EXPECT_EQ(stored("select format('%s|%d|%d|%d|%s', task, n_pairs, worse, better, verdict) from comparisons"),
+            Rows{"arc_easy|200|40|0|worse"});
+  EXPECT_EQ(stored("select verdict from v_timeline where run_id = '" + ids[1] + "'"), Rows{"worse"});
 }
 
 TEST_F(GateTest, PoliciesThatCannotBeReadSayWhereAndWhy) {

@@ -1,4 +1,5 @@
-// hayfork import and export through the program: files of other programs, our own round trip, and files with faults.
+// hayfork import and export of lm-evaluation-harness's files through the program: our own round trip, and files with
+// faults.
 #include <cmath>
 
 #include <fmt/format.h>
@@ -72,10 +73,6 @@ class ImportTest : public test::CliTest {
     for (int i = 0; i < n; ++i) lines += sample(i).dump() + "\n";
     return write("lm/samples_arc_easy_2026-11-01.jsonl", lines);
   }
-  ProcessResult import(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), "import");
-    return run(arguments);
-  }
   std::vector<fs::path> files_under(const std::string& folder) const {
     std::vector<fs::path> out;
     for (const auto& entry : fs::recursive_directory_iterator(path(folder))) {
@@ -87,7 +84,7 @@ class ImportTest : public test::CliTest {
 };
 
 TEST_F(ImportTest, LmEvalResultsWithSamples) {
-  const ProcessResult result = import({"lm-eval", write_results(), "--samples", write_samples(), "--name", "first"});
+  const ProcessResult result = import_of({"lm-eval", write_results(), "--samples", write_samples(), "--name", "first"});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("HAY-W031"));
   EXPECT_THAT(result.err, HasSubstr("HAY-W032"));
@@ -107,19 +104,19 @@ TEST_F(ImportTest, LmEvalResultsWithSamples) {
   EXPECT_EQ(samples[0]["requests"][0]["loglikelihood"], -3.5);
   EXPECT_EQ(samples[0]["requests"][1]["n_chars"], 6);
   EXPECT_EQ(samples[0]["metrics"]["acc"], 1.0);
-  expect_error(import({"lm-eval", path("lm/results_2026-11-01.json"), path("lm/samples_arc_easy_2026-11-01.jsonl")}), 2,
-               {"in the database already"});
+  expect_error(import_of({"lm-eval", path("lm/results_2026-11-01.json"), path("lm/samples_arc_easy_2026-11-01.jsonl")}),
+               2, {"in the database already"});
   expect_intact();
 }
 
 TEST_F(ImportTest, ExportedLmEvalFilesAreImportedAsTheSame) {
-  import({"lm-eval", write_results(), write_samples(), "--name", "first"});
+  import_of({"lm-eval", write_results(), write_samples(), "--name", "first"});
   ASSERT_EQ(run({"export", "lm-eval", "first", "--out", path("out")}).status, 0);
   const auto files = files_under("out");
   ASSERT_EQ(files.size(), 2u);
   std::vector<std::string> arguments = {"lm-eval", "--name", "again"};
   for (const fs::path& file : files) arguments.push_back(file.string());
-  const ProcessResult result = import(arguments);
+  const ProcessResult result = import_of(arguments);
   ASSERT_EQ(result.status, 0) << result.err;
   const json row = json_of({"compare", "first", "again"})["comparison"][0];
   EXPECT_EQ(row["verdict"], "same");
@@ -152,7 +149,7 @@ TEST_F(ImportTest, LmEvalRollingLosses) {
   write("r/results_1.json", file.dump());
   write("r/samples_wikitext_1.jsonl", line(0, "-20.0") + line(1, "-30.5") + line(2, "NaN"));
   const ProcessResult result =
-      import({"lm-eval", path("r/results_1.json"), path("r/samples_wikitext_1.jsonl"), "--name", "first"});
+      import_of({"lm-eval", path("r/results_1.json"), path("r/samples_wikitext_1.jsonl"), "--name", "first"});
   ASSERT_EQ(result.status, 0) << result.err;
   const json samples = json_of({"export", "samples", "first"})["samples"];
   ASSERT_EQ(samples.size(), 3u);
@@ -171,7 +168,7 @@ TEST_F(ImportTest, LmEvalRollingLosses) {
   EXPECT_EQ(first["byte_perplexity"], json({-20.0, 50.0}));
   EXPECT_EQ(first["filtered_resps"], json({"-20"}));
   EXPECT_EQ(first["metrics"], json({"word_perplexity", "byte_perplexity", "bits_per_byte"}));
-  ASSERT_EQ(import({"lm-eval", files[0].string(), files[1].string(), "--name", "again"}).status, 0);
+  ASSERT_EQ(import_of({"lm-eval", files[0].string(), files[1].string(), "--name", "again"}).status, 0);
   const json row = json_of({"compare", "first", "again", "--allow-partial"})["comparison"][0];
   EXPECT_EQ(row["verdict"], "same");
   EXPECT_EQ(row["pairs"], 2);
@@ -201,7 +198,7 @@ TEST_F(ImportTest, LmEvalFiltersOfOneAnswer) {
   }
   write("f/results_1.json", file.dump());
   write("f/samples_gsm8k_1.jsonl", lines);
-  ASSERT_EQ(import({"lm-eval", path("f/results_1.json"), path("f/samples_gsm8k_1.jsonl"), "--name", "first"}).status,
+  ASSERT_EQ(import_of({"lm-eval", path("f/results_1.json"), path("f/samples_gsm8k_1.jsonl"), "--name", "first"}).status,
             0);
   EXPECT_THAT(run({"show", "first"}).out, HasSubstr("exact_match,flexible-extract ↑  0.750"));
   EXPECT_THAT(run({"table"}).out, HasSubstr("75.00"));
@@ -213,7 +210,7 @@ TEST_F(ImportTest, LmEvalFiltersOfOneAnswer) {
   ASSERT_EQ(run({"export", "lm-eval", "first", "--out", path("out")}).status, 0);
   const auto files = files_under("out");
   ASSERT_EQ(files.size(), 2u);
-  ASSERT_EQ(import({"lm-eval", files[0].string(), files[1].string(), "--name", "again"}).status, 0);
+  ASSERT_EQ(import_of({"lm-eval", files[0].string(), files[1].string(), "--name", "again"}).status, 0);
   const json row = json_of({"compare", "first", "again"})["comparison"][0];
   EXPECT_EQ(row["verdict"], "same");
   EXPECT_EQ(row["base"], 0.75);
@@ -234,7 +231,7 @@ TEST_F(ImportTest, LmEvalGroupsComeBackAsGroups) {
   for (int i = 0; i < 30; ++i) lines += sample(i).dump() + "\n";
   write("g/samples_mmlu_anatomy_1.jsonl", lines);
   const ProcessResult result =
-      import({"lm-eval", path("g/results_1.json"), path("g/samples_mmlu_anatomy_1.jsonl"), "--name", "first"});
+      import_of({"lm-eval", path("g/results_1.json"), path("g/samples_mmlu_anatomy_1.jsonl"), "--name", "first"});
   ASSERT_EQ(result.status, 0) << result.err;
   ASSERT_EQ(run({"export", "lm-eval", "first", "--out", path("out")}).status, 0);
   const auto files = files_under("out");
@@ -244,7 +241,7 @@ TEST_F(ImportTest, LmEvalGroupsComeBackAsGroups) {
   EXPECT_EQ(after["groups"]["mmlu_stem"]["acc,none"], 0.5);
   EXPECT_EQ(after["results"]["mmlu_stem"]["sample_len"], 30);
   EXPECT_FALSE(after["configs"].contains("mmlu_stem"));
-  ASSERT_EQ(import({"lm-eval", files[0].string(), files[1].string(), "--name", "again"}).status, 0);
+  ASSERT_EQ(import_of({"lm-eval", files[0].string(), files[1].string(), "--name", "again"}).status, 0);
   const json tables[] = {json_of({"export", "metrics", "first:mmlu_stem"})["metrics"],
                          json_of({"export", "metrics", "again:mmlu_stem"})["metrics"]};
   for (const json& table : tables) {
@@ -256,20 +253,20 @@ TEST_F(ImportTest, LmEvalGroupsComeBackAsGroups) {
 
 TEST_F(ImportTest, OtherAnswersToTheSameDocumentsAreOtherResults) {
   const std::string file = write_results(), samples = write_samples();
-  ASSERT_EQ(import({"lm-eval", file, samples}).status, 0);
+  ASSERT_EQ(import_of({"lm-eval", file, samples}).status, 0);
   std::string lines = read("lm/samples_arc_easy_2026-11-01.jsonl");
   lines.replace(lines.find("-1.25"), 5, "-1.50");
   write("lm/samples_arc_easy_2026-11-01.jsonl", lines);
-  const ProcessResult result = import({"lm-eval", file, samples});
+  const ProcessResult result = import_of({"lm-eval", file, samples});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(json_of({"list", "runs"})["runs"].size(), 2u);
 }
 
 TEST_F(ImportTest, FilesWithFaultsMakeNoDatabase) {
   const std::string bad = write("bad.json", R"({"results":{"a":{"x":"y"}}})");
-  expect_error(import({"lm-eval", bad}), 11, {"bad.json"});
-  expect_error(import({"llama-bench", bad}), 11, {"bad.json"});
-  expect_error(import({"hayfork", bad}), 6, {"bad.json"});
+  expect_error(import_of({"lm-eval", bad}), 11, {"bad.json"});
+  expect_error(import_of({"llama-bench", bad}), 11, {"bad.json"});
+  expect_error(import_of({"hayfork", bad}), 6, {"bad.json"});
   expect_error(run({"db", "merge", bad}), 6, {"bad.json"});
   for (const std::vector<std::string>& verb :
        {std::vector<std::string>{"rescore", "x"}, {"db", "prune", "--keep", "1"}, {"db", "vacuum"}, {"db", "migrate"}})
@@ -280,7 +277,7 @@ TEST_F(ImportTest, FilesWithFaultsMakeNoDatabase) {
 TEST_F(ImportTest, LmEvalFilesWithFaultsChangeNothing) {
   const auto refused = [&](const json& value, const std::vector<std::string>& words) {
     SCOPED_TRACE(words[0]);
-    expect_error(import({"lm-eval", write_results(value)}), 11, words);
+    expect_error(import_of({"lm-eval", write_results(value)}), 11, words);
     EXPECT_EQ(json_of({"list", "runs"})["runs"].size(), 0u);
   };
   test::open_new(path("runs.db")).close();
@@ -300,26 +297,26 @@ TEST_F(ImportTest, LmEvalFilesWithFaultsChangeNothing) {
   const size_t at = text.find("0.6666");
   ASSERT_NE(at, std::string::npos);
   text.replace(at, text.find_first_of(",}", at) - at, "NaN");
-  expect_error(import({"lm-eval", write("nan.json", text)}), 11, {"acc,none", "not finite"});
-  expect_error(import({"lm-eval", write("cut.json", text.substr(0, 100))}), 11, {"cut.json"});
-  expect_error(import({"lm-eval", path("none.json")}), 11, {"none.json"});
-  expect_error(import({"lm-eval", write_samples()}), 2, {"results file"});
+  expect_error(import_of({"lm-eval", write("nan.json", text)}), 11, {"acc,none", "not finite"});
+  expect_error(import_of({"lm-eval", write("cut.json", text.substr(0, 100))}), 11, {"cut.json"});
+  expect_error(import_of({"lm-eval", path("none.json")}), 11, {"none.json"});
+  expect_error(import_of({"lm-eval", write_samples()}), 2, {"results file"});
   write_results();
   const std::string stray = write("lm/samples_piqa_2026.jsonl", sample(0).dump());
-  expect_error(import({"lm-eval", path("lm/results_2026-11-01.json"), stray}), 11, {"samples_piqa", "fits no task"});
+  expect_error(import_of({"lm-eval", path("lm/results_2026-11-01.json"), stray}), 11, {"samples_piqa", "fits no task"});
   const std::string broken = write("lm/samples_arc_easy_x.jsonl", sample(0).dump() + "\n{\"doc\": 1}\n");
-  expect_error(import({"lm-eval", path("lm/results_2026-11-01.json"), broken}), 11, {"doc_id", "line 2"});
+  expect_error(import_of({"lm-eval", path("lm/results_2026-11-01.json"), broken}), 11, {"doc_id", "line 2"});
   EXPECT_EQ(json_of({"list", "runs"})["runs"].size(), 0u);
-  expect_error(import({"wandb", stray}), 2, {"wandb", "llama-bench"});
-  expect_error(import({"lm-eval", path("lm/results_2026-11-01.json"), "--map", "color=red"}), 2,
+  expect_error(import_of({"wandb", stray}), 2, {"wandb", "llama-bench"});
+  expect_error(import_of({"lm-eval", path("lm/results_2026-11-01.json"), "--map", "color=red"}), 2,
                {"color", "train_tokens"});
 }
 
 TEST_F(ImportTest, ResultsWithoutSamplesShowTheirMetricsAndHaveNoPairs) {
-  ASSERT_EQ(import({"lm-eval", write_results(), "--name", "first"}).status, 0);
+  ASSERT_EQ(import_of({"lm-eval", write_results(), "--name", "first"}).status, 0);
   json other = results();
   other["model_name"] = "other";
-  ASSERT_EQ(import({"lm-eval", write("other.json", other.dump()), "--name", "second"}).status, 0);
+  ASSERT_EQ(import_of({"lm-eval", write("other.json", other.dump()), "--name", "second"}).status, 0);
   EXPECT_EQ(json_of({"export", "metrics", "first"})["metrics"][0]["n"], 30);
   const ProcessResult result = run({"compare", "first", "second"});
   EXPECT_EQ(result.status, 5);
@@ -332,82 +329,12 @@ TEST_F(ImportTest, ASampleThatIsNotFiniteIsFailed) {
   const size_t at = lines.find("\"acc\":1.0");
   ASSERT_NE(at, std::string::npos);
   lines.replace(at, 9, "\"acc\":NaN");
-  ASSERT_EQ(import({"lm-eval", write_results(), write("lm/samples_arc_easy_n.jsonl", lines), "--name", "n"}).status, 0);
+  ASSERT_EQ(import_of({"lm-eval", write_results(), write("lm/samples_arc_easy_n.jsonl", lines), "--name", "n"}).status,
+            0);
   const json samples = json_of({"export", "samples", "n"})["samples"];
   EXPECT_EQ(samples[0]["status"], "failed");
   EXPECT_TRUE(samples[0]["score"].is_null());
   EXPECT_EQ(samples[1]["status"], "ok");
-}
-
-TEST_F(ImportTest, LlamaBench) {
-  const json test = {{"build_commit", "abc"},
-                     {"cpu_info", "a processor"},
-                     {"gpu_info", ""},
-                     {"backends", "CPU"},
-                     {"model_filename", "/models/tiny.gguf"},
-                     {"model_type", "llama 1B"},
-                     {"model_n_params", 1100},
-                     {"n_threads", 2},
-                     {"type_k", "f16"},
-                     {"n_prompt", 512},
-                     {"n_gen", 0},
-                     {"n_depth", 0},
-                     {"avg_ns", 1000000000},
-                     {"stddev_ns", 10},
-                     {"avg_ts", 512.0},
-                     {"stddev_ts", 1.5},
-                     {"samples_ts", json::array({511.0, 513.0})}};
-  json decode = test;
-  decode["n_prompt"] = 0;
-  decode["n_gen"] = 128;
-  decode["n_depth"] = 4096;
-  const ProcessResult result = import({"llama-bench", write("bench.json", json{test, decode}.dump()), "-o", "json"});
-  ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(json::parse(result.out)["import"]["bench"], 2);
-  EXPECT_EQ(import({"llama-bench", write("bench.jsonl", decode.dump() + "\n")}).status, 0);
-  json bad = test;
-  bad["avg_ts"] = "fast";
-  expect_error(import({"llama-bench", write("bad.json", json::array({bad}).dump())}), 11, {"avg_ts", "entry 1"});
-  expect_error(import({"llama-bench", write("empty.json", "[]")}), 11, {"no test"});
-}
-
-TEST_F(ImportTest, RulerPredictionsAreScoredHere) {
-  const auto line = [](int i, const std::string& pred) {
-    return json{{"index", i},
-                {"pred", pred},
-                {"input", "find it"},
-                {"outputs", json::array({"1234567", "7654321"})},
-                {"length", 4001}}
-               .dump() +
-           "\n";
-  };
-  const std::string file = write("out/4096/pred/niah_multiquery.jsonl",
-                                 line(0, " They are 1234567 and 7654321.") + line(1, "1234567\x01") + line(2, "none"));
-  const ProcessResult result = import({"ruler", file, "--map", "model=m", "--name", "r"});
-  ASSERT_EQ(result.status, 0) << result.err;
-  const json metrics = json_of({"export", "metrics", "r"})["metrics"];
-  EXPECT_EQ(metrics[0]["task"], "ruler_niah_multiquery");
-  EXPECT_EQ(metrics[0]["protocol"], "ruler/p1/niah_multiquery");
-  EXPECT_NEAR(metrics[0]["value"].get<double>(), 0.5, 1e-12);
-  EXPECT_EQ(metrics[1]["slice"], "ctx_len=4096");
-  expect_error(import({"ruler", write("other.jsonl", line(0, "x"))}), 11, {"other.jsonl", "niah_single_1"});
-  expect_error(import({"ruler", write("vt.jsonl", line(0, "x"))}), 11, {"length"});
-  expect_error(import({"ruler", write("4096/vt.jsonl", "{\"index\":0}\n")}), 11, {"pred", "line 1"});
-}
-
-TEST_F(ImportTest, AnotherDatabaseAndOneThatDisagrees) {
-  runs::Store other = test::open_new(path("other.db"));
-  const std::string id = test::make_run(other, {.tasks = {{.scores = test::ones(5, 30)}}});
-  other.close();
-  ASSERT_EQ(import({"hayfork", path("other.db")}).status, 0);
-  EXPECT_EQ(json_of({"list", "runs"})["runs"][0]["run"], id);
-  if (!fs::exists("/usr/bin/sqlite3")) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
-  test::run_process("/usr/bin/sqlite3",
-                    {path("other.db"), "update samples set score = 0.25, answer = 'x' where id = 1"});
-  expect_error(import({"hayfork", path("other.db")}), 2, {"disagree", id});
-  EXPECT_EQ(json_of({"list", "runs"})["runs"].size(), 1u);
-  expect_intact();
-  EXPECT_EQ(json_of({"export", "samples", id})["samples"][0]["score"], 1.0);
 }
 
 TEST_F(ImportTest, ExportsAreSafeForSpreadsheetsTerminalsAndLatex) {

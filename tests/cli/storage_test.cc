@@ -14,6 +14,7 @@
 #include "tests/support/bad_input.h"
 #include "tests/support/paths.h"
 #include "tests/support/process.h"
+#include "tests/support/raw_sql.h"
 
 namespace hayfork::cli {
 namespace {
@@ -34,9 +35,6 @@ class StorageTest : public ::testing::Test {
                    options);
   }
   ProcessResult run_as_user(const std::string& file) { return run(file, test::as_user()); }
-  ProcessResult sqlite(const std::string& file, const std::string& sql) {
-    return test::run_process("/usr/bin/sqlite3", {file, sql});
-  }
   test::TempDir folder_;
 };
 
@@ -50,17 +48,15 @@ TEST_F(StorageTest, AFileThatIsNoDatabaseStaysAsItIs) {
 }
 
 TEST_F(StorageTest, AnotherProgramsDatabaseStaysAsItIs) {
-  if (!fs::exists("/usr/bin/sqlite3")) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
-  sqlite(db(), "create table notes(x); insert into notes values(1)");
+  test::raw_sql(db(), "create table notes(x); insert into notes values(1)");
   const std::string before = read_file(db(), ErrorSubject::general);
   EXPECT_EQ(run(db()).status, 6);
   EXPECT_EQ(read_file(db(), ErrorSubject::general), before);
 }
 
 TEST_F(StorageTest, ANewerSchemaIsRefused) {
-  if (!fs::exists("/usr/bin/sqlite3")) GTEST_SKIP() << "needs the sqlite3 program, which is not here";
   ASSERT_EQ(run(db()).status, 0);
-  sqlite(db(), "pragma user_version = 9999");
+  test::raw_sql(db(), "pragma user_version = 9999");
   const ProcessResult result = run(db());
   EXPECT_EQ(result.status, 6);
   EXPECT_THAT(result.err, HasSubstr("newer"));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sqlite3.h>
 
 #include <functional>
 #include <string>
@@ -11,8 +10,11 @@
 #include "runs/provenance.h"
 #include "runs/store.h"
 #include "tests/support/paths.h"
+#include "tests/support/raw_sql.h"
 
 namespace hayfork::runs {
+
+using test::raw_sql;
 
 inline RunIdentity identity(const std::string& plan = "plan-1") {
   RunIdentity id;
@@ -105,24 +107,6 @@ inline Error error_of(const std::function<void()>& body) {
   }
   ADD_FAILURE() << "no Error was thrown";
   return Error(ErrorCode::internal, ErrorSubject::general, "none");
-}
-
-// Runs SQL on a file behind the store's back; the first column of the rows.
-inline std::vector<std::string> raw_sql(const std::filesystem::path& path, const std::string& sql) {
-  std::vector<std::string> out;
-  sqlite3* db = nullptr;
-  EXPECT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
-  sqlite3_busy_timeout(db, 5000);
-  char* message = nullptr;
-  const auto collect = [](void* list, int n, char** values, char**) {
-    static_cast<std::vector<std::string>*>(list)->push_back(n > 0 && values[0] != nullptr ? values[0] : "NULL");
-    return 0;
-  };
-  EXPECT_EQ(sqlite3_exec(db, sql.c_str(), collect, &out, &message), SQLITE_OK)
-      << sql << ": " << (message ? message : "");
-  sqlite3_free(message);
-  sqlite3_close(db);
-  return out;
 }
 
 }  // namespace hayfork::runs

@@ -11,6 +11,7 @@
 
 #include "tests/support/bad_input.h"
 #include "tests/support/made_runs.h"
+#include "tests/support/raw_sql.h"
 
 namespace hayfork::test {
 
@@ -24,6 +25,10 @@ class CliTest : public BadInputTest {
     const ProcessResult result = run(arguments);
     EXPECT_EQ(result.status, 0) << result.err;
     return nlohmann::json::parse(result.out, nullptr, false);
+  }
+  ProcessResult import_of(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), "import");
+    return run(arguments);
   }
 };
 
