@@ -272,7 +272,7 @@ int run(const BenchOptions& options, Console& console) {
   as_count(options.reps, "--reps", 1);
   as_count(options.warmup, "--warmup", 0);
   std::optional<runs::Store> store;
-  if (options.save) store.emplace(open_to_write(options.db, console));
+  if (options.save) store = open_early(options.db, console);
   runs::Document document{.verb = "bench", .sections = {}};
   std::vector<std::pair<std::string, Line>> all;
   for (const std::string& model : models_of(options.engine.model)) {
@@ -296,7 +296,8 @@ int run(const BenchOptions& options, Console& console) {
     } else {
       document.sections[0].table.rows.push_back(one.table.rows[0]);
     }
-    if (store) {
+    if (options.save && !lines.empty()) {
+      if (!store) store.emplace(open_to_write(options.db, console));
       double busy = 0;
       for (const Line& line : lines) busy += line.busy / static_cast<double>(lines.size());
       console.note("stored as run " + save(*store, options, engine->info(), opened.device, lines, busy, console));

@@ -291,12 +291,6 @@ void announce(const Plan& plan, const std::string& run_id, const ExecuteOptions&
                            device_line(info, options.engine.threads), options.db.db));
 }
 
-void nothing_selected(const Plan& plan) {
-  if (plan.n_samples() > 0) return;
-  throw Error(ErrorCode::usage, ErrorSubject::general, "the plan holds no samples",
-              {.next = "name tasks with --tasks, and look at --limit and --samples"});
-}
-
 }  // namespace
 
 EventLog::EventLog(Console& console) : print_(console.events()) {}
@@ -321,7 +315,7 @@ void EventLog::attach(runs::Store& store, int64_t run) {
 
 RunOutcome begin_and_execute(const Plan& plan, runs::Store& store, const ExecuteOptions& options, EventLog& events,
                              Console& console) {
-  nothing_selected(plan);
+  require_samples(plan);
   const std::string sha256 = plan_sha256(plan);
   for (const runs::RunRow& old : store.runs_of_plan(sha256)) {
     if (options.n_shards > 1 && old.n_shards == options.n_shards) {

@@ -1,5 +1,7 @@
 #include "cli/output.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -26,6 +28,15 @@ runs::Store open_to_read(const DbOptions& options, Console& console) {
 
 runs::Store open_to_write(const DbOptions& options, Console& console) {
   return runs::Store::open(options.db, runs::OpenMode::create_or_open, console.events());
+}
+
+std::optional<runs::Store> open_early(const DbOptions& options, Console& console) {
+  std::error_code ignored;
+  const std::filesystem::path folder = std::filesystem::absolute(options.db, ignored).parent_path();
+  const bool can_be_made = std::filesystem::is_directory(folder, ignored) && access(folder.c_str(), W_OK | X_OK) == 0;
+  if (can_be_made && !std::filesystem::exists(std::filesystem::symlink_status(options.db, ignored)))
+    return std::nullopt;
+  return open_to_write(options, console);
 }
 
 runs::Store open_to_change(const DbOptions& options, Console& console) {

@@ -25,6 +25,9 @@ void declare_db(Flags& flags, DbOptions& options);
 // For verbs that only look. Throws as Store::open; a missing file says how to make one.
 runs::Store open_to_read(const DbOptions& options, Console& console);
 runs::Store open_to_write(const DbOptions& options, Console& console);  // makes one where there is none
+// For verbs that work for long before they write: the file that is there, so that its faults come first. Nothing where
+// there is none: open_to_write makes it when there is something to keep. Throws: what open_to_write would throw then.
+std::optional<runs::Store> open_early(const DbOptions& options, Console& console);
 // To change what is in it: where there is none, none is made. Throws: not_found.
 runs::Store open_to_change(const DbOptions& options, Console& console);
 

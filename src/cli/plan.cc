@@ -58,6 +58,12 @@ int64_t Plan::n_samples() const {
   return n;
 }
 
+void require_samples(const Plan& plan) {
+  if (plan.n_samples() > 0) return;
+  throw Error(ErrorCode::usage, ErrorSubject::general, "the plan holds no samples",
+              {.next = "name tasks with --tasks, and look at --limit and --samples"});
+}
+
 void check_window(const std::vector<std::unique_ptr<tasks::Task>>& tasks, const engine::ModelInfo& info) {
   if (info.max_length <= 0) return;
   int64_t longest = 0, n_cells = 0, n_affected = 0;

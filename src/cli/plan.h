@@ -27,6 +27,8 @@ struct Plan {
 // Opens the model and makes the tasks. `digest`: compute the weights' digest (a dry run needs none).
 // Throws: usage when a length is past the model's window (interface.md section 2), and what opening and making throw.
 Plan make_plan(RunConfig config, const EngineFlags& flags, bool digest, Console& console, const EventSink& events);
+// Throws: usage when the plan holds no samples.
+void require_samples(const Plan& plan);
 // The check alone.
 void check_window(const std::vector<std::unique_ptr<tasks::Task>>& tasks, const engine::ModelInfo& info);
 

@@ -63,12 +63,14 @@ int run(const RunOptions& options, Console& console) {
   EventLog events(console);
   // The database first: a run of hours must not end at a file that cannot be written.
   std::optional<runs::Store> store;
-  if (!options.dry_run) store.emplace(open_to_write(options.execute.db, console));
+  if (!options.dry_run) store = open_early(options.execute.db, console);
   const Plan plan = make_plan(std::move(config), options.execute.engine, !options.dry_run, console, events.sink());
   if (options.dry_run) {
     print_dry_run(plan, options.output, console);
     return plan.n_samples() > 0 ? 0 : 5;
   }
+  require_samples(plan);
+  if (!store) store.emplace(open_to_write(options.execute.db, console));
   const RunOutcome outcome = begin_and_execute(plan, *store, options.execute, events, console);
   print_outcome(outcome, *store, options.output, console);
   store->close();

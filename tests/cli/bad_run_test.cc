@@ -68,6 +68,7 @@ TEST_F(BadRunTest, NamesThatNobodyKnows) {
     SCOPED_TRACE(task);
     expect_error(run({"run", "--model", demo(), "--tasks", task, "--db", path("t.db")}), 2, {"task"});
   }
+  EXPECT_FALSE(fs::exists(path("t.db")));
   expect_error(run({"rnu", "--model", demo()}), 2, {"rnu", "run"});
   expect_error(run({"run", "--tasks", "niah"}), 2, {"--model"});
   expect_error(run({"run", "--model", demo()}), 2, {"--tasks"});
@@ -104,7 +105,8 @@ TEST_F(BadRunTest, ModelsThatAreNotThere) {
   expect_error(run_niah(std::string(5000, 'x')), 7, {"xxx"});
   expect_error(run_niah("a\nb\x1b[31mc"), 7, {"a\\nb"});
   expect_error(niah({"--tokenizer", "/no/such/folder"}), 7, {"/no/such/folder"});
-  EXPECT_FALSE(fs::exists(path("runs.db-journal")));
+  expect_error(run({"bench", "--model", "/no/such/folder", "--save", "--db", path("runs.db")}), 7, {"/no/such/folder"});
+  for (const char* file : {"runs.db", "runs.db-journal", "runs.db-wal"}) EXPECT_FALSE(fs::exists(path(file))) << file;
 }
 
 TEST_F(BadRunTest, FilesWithoutPermission) {
@@ -126,6 +128,7 @@ TEST_F(BadRunTest, FilesWithoutPermission) {
   expect_error(test::hayfork({"run", "--model", copy, "--tasks", "niah", "--db", path("p.db")}, options), 7,
                {copy, "ermission"});
   fs::permissions(copy, fs::perms::all);
+  EXPECT_FALSE(fs::exists(path("p.db")));
 }
 
 TEST_F(BadRunTest, SettingsFiles) {
