@@ -84,7 +84,9 @@ void Config::check_keys(const ConfigKeys& keys, const Policy& policy) {
     const auto fixed = std::find_if(keys.must_be_default.begin(), keys.must_be_default.end(),
                                     [&name = key](const DefaultKey& entry) { return entry.key == name; });
     if (fixed != keys.must_be_default.end()) {
-      if (value.is_null() || value == false || value == nlohmann::json::parse(fixed->value)) continue;
+      const auto expected = nlohmann::json::parse(fixed->value);
+      // false stands for "not used"; where the default is true it asks for something else.
+      if (value.is_null() || value == expected || (value == false && expected != true)) continue;
       throw Error(
           ErrorCode::unsupported, ErrorSubject::model, fmt::format("config key \"{}\" is not supported", key),
           {.where = where_,

@@ -37,6 +37,21 @@ std::vector<char> too_large(const Agenda& agenda, const CacheNeeds& needs, std::
   return result;
 }
 
+std::string why_too_large(std::span<const StateSpec> specs, DType kv_dtype, int64_t room, int32_t chunk) {
+  const std::string memory = format_bytes(static_cast<double>(room));
+  const int64_t state = Cache::bytes_per_state(specs);
+  if (state > room) {
+    return fmt::format(
+        "the recurrent state of one sequence takes {}, more than the {} of memory left for it; use a machine with more "
+        "memory",
+        format_bytes(static_cast<double>(state)), memory);
+  }
+  return fmt::format(
+      "the request needs more keys and values than {} of memory can hold: the longest that fits has {} tokens; shorten "
+      "it, or use a smaller K/V type or a machine with more memory",
+      memory, longest_that_fits(specs, kv_dtype, room, 1, chunk));
+}
+
 }  // namespace
 
 // Works still to be answered, and how large their passes may be.
@@ -57,11 +72,10 @@ struct Scheduler::Round {
     (*sink)(std::move(answer));
   }
   // Takes jobs out that do not fit: to be tried alone, or failed if they were. True when there were any.
-  bool set_aside(const Agenda& agenda, const std::vector<char>& large, const MemoryPlan& plan, int64_t longest);
+  bool set_aside(const Agenda& agenda, const std::vector<char>& large, const std::string& why);
 };
 
-bool Scheduler::Round::set_aside(const Agenda& agenda, const std::vector<char>& large, const MemoryPlan& plan,
-                                 int64_t longest) {
+bool Scheduler::Round::set_aside(const Agenda& agenda, const std::vector<char>& large, const std::string& why) {
   std::vector<char> out(works.size(), 0);
   for (size_t j = 0; j < large.size(); ++j) {
     if (large[j] == 0) continue;
@@ -71,15 +85,7 @@ bool Scheduler::Round::set_aside(const Agenda& agenda, const std::vector<char>& 
       alone.push_back(index);
       continue;
     }
-    const std::string room = format_bytes(static_cast<double>(plan.cache_budget_bytes + plan.parking_bytes));
-    emit(
-        {.index = index,
-         .result = Failure{ErrorCode::resource,
-                           fmt::format("the request needs more keys and values than {} of memory can hold: the longest "
-                                       "that fits has {} tokens; shorten it, or use a smaller K/V type or a machine "
-                                       "with more memory",
-                                       room, longest)},
-         .effort = {}});
+    emit({.index = index, .result = Failure{ErrorCode::resource, why}, .effort = {}});
   }
   return std::erase_if(todo, [&](size_t i) { return out[i] != 0; }) > 0;
 }
@@ -163,8 +169,8 @@ bool Scheduler::run_round(Round& round, const StopFlag& stop) {
   plan.parking_bytes = parking_bytes(model_, context_, round.limits);
   const int64_t room = plan.cache_budget_bytes + plan.parking_bytes;
   const std::vector<char> large = too_large(agenda, needs, kind_bytes_, room);
-  const int64_t longest = longest_that_fits(specs_, options_.memory.kv_dtype, room, 1, plan.chunk);
-  if (round.set_aside(agenda, large, plan, longest)) return true;
+  const std::string why = why_too_large(specs_, options_.memory.kv_dtype, room, plan.chunk);
+  if (round.set_aside(agenda, large, why)) return true;
   plan_cache(plan, agenda, needs, kind_bytes_);
   plan.scratch_bytes = pass_scratch_bytes(model_, plan, agenda);
   Answers answers(agenda, [&](Answer answer) { round.emit(std::move(answer)); });
@@ -271,7 +277,8 @@ void Scheduler::logits(std::span<const std::vector<int32_t>> sequences, bool all
   const StopFlag never;
   const auto check = [](const Answer& answer) {
     if (const auto* failure = std::get_if<Failure>(&answer.result)) {
-      throw Error(failure->code, ErrorSubject::model, failure->message,
+      const bool memory = failure->code == ErrorCode::resource;
+      throw Error(failure->code, memory ? ErrorSubject::memory : ErrorSubject::model, failure->message,
                   {.where = fmt::format("sequence {}", answer.index), .why = {}, .next = {}});
     }
   };

@@ -1,7 +1,6 @@
 #include "engine/mixers/gla.h"
 
 #include <cmath>
-#include <limits>
 
 #include "base/error.h"
 #include "engine/kernels/mixing.h"
@@ -65,8 +64,7 @@ void Gla::forward(LayerPass& pass, Matrix y, Matrix x) const {
   Matrix gates = pass.scratch.matrix(x.rows, k_width(), ctx.activation());
   Matrix logs = pass.scratch.matrix(x.rows, k_width(), DType::f32);
   linear_rows(pass, gates, fused.columns(before_rank(), spec_.decay_rank), *decay_);
-  const float floor = spec_.floor == 0 ? -std::numeric_limits<float>::infinity() : spec_.floor;
-  log_sigmoid(ctx, logs, gates, 1.0F / spec_.gate_normalizer, floor);
+  log_sigmoid(ctx, logs, gates, 1.0F / spec_.gate_normalizer, spec_.floor);
   Matrix o = pass.scratch.matrix(x.rows, o_width(), ctx.activation());
   const StateView state{static_cast<char*>(pass.cache.state(pass.layer, 0)), state_bytes_, 0};
   decay_attention(ctx, pass.pass, o, q, k, v, {.per_head = {}, .per_token = {}, .per_channel = logs}, {}, {},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,8 +19,8 @@ struct GlaSpec {
   std::string decay_down, decay_up;         // low-rank decay projection; up has a bias
   int64_t decay_rank = 16;
   float gate_normalizer = 16;
-  float floor = 0;    // of the log decay; 0: none (it is never positive)
-  NormSpec out_norm;  // per head
+  float floor = -std::numeric_limits<float>::infinity();  // of the log decay
+  NormSpec out_norm;                                      // per head
   std::string o;
 };
 

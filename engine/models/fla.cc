@@ -130,6 +130,7 @@ std::vector<std::optional<FlaAttention>> hybrid_layers(const FamilyInput& input,
                   .inert = {},
                   .must_be_default = {{"qk_norm", "false"}}},
                  {.strict = true});
+    if (!c.has("layers")) c.fail("layers", "it is missing");
     const FlaAttention attention = read_attention(c, s, {}, model);
     for (const int64_t i : c.integers("layers", 0, s.layers - 1)) {
       auto& slot = layers[static_cast<size_t>(i)];
@@ -252,7 +253,7 @@ ModelSpec build_fla_gla(const FamilyInput& input) {
                 .n_v = kv,
                 .dk = static_cast<int32_t>(key / s.heads),
                 .dv = static_cast<int32_t>(value / s.heads)};
-  spec.floor = static_cast<float>(c.number("clamp_min", -1e9, 0, 0));
+  if (c.has("clamp_min")) spec.floor = static_cast<float>(c.number("clamp_min", -1e9, 0));
   const bool gate = c.boolean("use_output_gate", true);
   return fla_model(input, s, "gla", [&](const std::string& name, ModelSpec&) {
     GlaSpec own = spec;

@@ -17,7 +17,20 @@ struct HybridInput {
   const std::vector<std::string>& types;
   std::vector<std::optional<std::vector<double>>> head_windows;
   std::vector<std::optional<std::vector<bool>>> head_rope;
+  std::vector<RopeSpec>& ropes;  // of the model: one for each head size that rotates
 };
+
+bool is_softmax(const std::string& type) {
+  return type == "full_attention" || type == "sliding_attention";
+}
+
+int32_t rope_of(const HybridInput& in, int32_t head_dim) {
+  const auto it =
+      std::find_if(in.ropes.begin(), in.ropes.end(), [&](const RopeSpec& rope) { return rope.head_dim == head_dim; });
+  if (it != in.ropes.end()) return static_cast<int32_t>(it - in.ropes.begin());
+  in.ropes.push_back(read_rope(in.config, "full_attention", head_dim, in.shape.max_positions, {}));
+  return static_cast<int32_t>(in.ropes.size()) - 1;
+}
 
 std::vector<int64_t> read_widths(const Config& c, int32_t n_layers) {
   auto widths = c.integer_or_list("intermediate_size", 1, kMaxWidth);
@@ -25,6 +38,17 @@ std::vector<int64_t> read_widths(const Config& c, int32_t n_layers) {
   if (widths.size() != static_cast<size_t>(n_layers))
     c.fail("intermediate_size", fmt::format("want one integer or {}, found {}", n_layers, widths.size()));
   return widths;
+}
+
+// A list per layer of something per K/V head: null where a layer has none, as a recurrent one must.
+template <typename Lists>
+void check_head_lists(const Config& c, const std::vector<std::string>& types, std::string_view key,
+                      const Lists& lists) {
+  if (!c.has(key)) return;
+  if (lists.size() != types.size()) c.fail(key, fmt::format("want {} entries, found {}", types.size(), lists.size()));
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (lists[i] && !is_softmax(types[i])) c.fail(key, fmt::format("layer {} has no softmax heads: want null", i));
+  }
 }
 
 // Windows per kv head: −1 means full. Equal windows are the layer's.
@@ -54,15 +78,17 @@ SoftmaxSpec hybrid_softmax(const HybridInput& in, size_t i, const std::string& n
     a.q_norm = NormSpec{name + "self_attn.q_norm.weight", NormKind::llama, in.shape.eps};
     a.k_norm = NormSpec{name + "self_attn.k_norm.weight", NormKind::llama, in.shape.eps};
   }
-  const auto nope = c.texts("nope_layer_types");
-  if (std::find(nope.begin(), nope.end(), in.types[i]) != nope.end()) a.rope = -1;
   if (i < in.head_windows.size() && in.head_windows[i]) set_head_windows(in, *in.head_windows[i], a);
-  if (i < in.head_rope.size() && in.head_rope[i]) {
+  const auto nope = c.texts("nope_layer_types");
+  bool rotates = std::find(nope.begin(), nope.end(), in.types[i]) == nope.end();
+  if (i < in.head_rope.size() && in.head_rope[i]) {  // replaces the layer's flag
     a.kv_head_rope = *in.head_rope[i];
     if (a.kv_head_rope.size() != static_cast<size_t>(a.n_kv_heads))
       c.fail("head_rope", fmt::format("want {} entries in a layer, found {}", a.n_kv_heads, a.kv_head_rope.size()));
-    a.rope = 0;  // replaces the layer's flag
+    rotates = std::find(a.kv_head_rope.begin(), a.kv_head_rope.end(), true) != a.kv_head_rope.end();
+    if (!rotates) a.kv_head_rope.clear();
   }
+  a.rope = rotates ? rope_of(in, a.head_dim) : -1;
   return a;
 }
 
@@ -114,8 +140,8 @@ LightningSpec hybrid_lightning(const HybridInput& in, size_t i, const std::strin
     spec.k_norm = NormSpec{name + "k_norm.weight", NormKind::llama, s.eps};
   }
   if (c.boolean("rope", false)) {
-    if (hd != s.head_dim) c.fail("rope", "rotary needs the head size of the softmax layers");
-    spec.rope = 0;
+    if (hd % 2 != 0) c.fail("rope", fmt::format("heads of {} channels cannot rotate", hd));
+    spec.rope = rope_of(in, hd);
   }
   if (choice("scale", "none", {"none", "rsqrt_head_dim"}) != "none")
     spec.q_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(hd)));
@@ -205,16 +231,14 @@ ModelSpec build_hayfork_hybrid(const FamilyInput& input) {
       c, shape.layers, {"full_attention", "sliding_attention", "lightning_attention", "gated_deltanet", "mamba2"});
   if (types.empty()) c.fail("layer_types", "it is missing");
   const auto widths = read_widths(c, shape.layers);
-  HybridInput in{c, shape, types, c.number_lists("head_windows", -1, kMaxPositions), c.boolean_lists("head_rope")};
-  for (const auto& [key, n] :
-       {std::pair{"head_windows", in.head_windows.size()}, std::pair{"head_rope", in.head_rope.size()}}) {
-    if (n != 0 && n != types.size()) c.fail(key, fmt::format("want {} entries, found {}", types.size(), n));
-  }
-  for (const std::string& type : c.texts("nope_layer_types")) {
-    if (type != "full_attention" && type != "sliding_attention") c.fail("nope_layer_types", "want softmax layer types");
-  }
   ModelSpec model = llama_frame(input, shape, "hayfork_hybrid", NormKind::llama);
-  model.ropes = {read_rope(c, "full_attention", shape.head_dim, shape.max_positions, {})};
+  const HybridInput in{
+      c, shape, types, c.number_lists("head_windows", -1, kMaxPositions), c.boolean_lists("head_rope"), model.ropes};
+  check_head_lists(c, types, "head_windows", in.head_windows);
+  check_head_lists(c, types, "head_rope", in.head_rope);
+  for (const std::string& type : c.texts("nope_layer_types")) {
+    if (!is_softmax(type)) c.fail("nope_layer_types", "want softmax layer types");
+  }
   for (int32_t i = 0; i < shape.layers; ++i) {
     const std::string name = layer_prefix(input, i);
     LayerSpec layer = llama_layer(shape, name, NormKind::llama);

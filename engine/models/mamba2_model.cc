@@ -29,7 +29,8 @@ Mamba2Spec read_mamba2(const Config& c, int64_t hidden, const Mamba2Defaults& de
   spec.dt_high = std::numeric_limits<float>::infinity();
   const auto limits = c.numbers(defaults.limit_key, 0, kInfinity);
   if (!limits.empty()) {
-    if (limits.size() != 2 || limits[0] > limits[1]) c.fail(defaults.limit_key, "want two numbers, the lower first");
+    if (limits.size() != 2 || limits[0] > limits[1] || limits[0] == kInfinity)
+      c.fail(defaults.limit_key, "want two numbers, the lower first and finite");
     spec.dt_low = static_cast<float>(limits[0]);
     spec.dt_high = static_cast<float>(limits[1]);
   }

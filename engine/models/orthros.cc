@@ -1,5 +1,7 @@
 // Orthros over a backbone (arXiv 2610.13735; schema: orthros.md 8): the backbone's full-attention layers get a window
 // for the base stream and full attention for the output stream, with a scale and offset on the queries of each.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/error.h"
@@ -22,8 +24,10 @@ std::vector<int32_t> chosen_layers(const ModelSpec& model, const Config& block) 
     }
     return chosen;
   }
-  for (const int64_t i : block.integers("layers", 0, static_cast<int64_t>(model.layers.size()) - 1)) {
-    if (!chosen.empty() && i <= chosen.back()) block.fail("layers", "want ascending layer indices, each once");
+  std::vector<int64_t> asked = block.integers("layers", 0, static_cast<int64_t>(model.layers.size()) - 1);
+  std::sort(asked.begin(), asked.end());
+  for (const int64_t i : asked) {
+    if (!chosen.empty() && i == chosen.back()) block.fail("layers", fmt::format("layer {} is named twice", i));
     if (!is_eligible(model.layers[static_cast<size_t>(i)]))
       block.fail("layers", fmt::format("layer {} is not a full-attention layer", i));
     chosen.push_back(static_cast<int32_t>(i));

@@ -173,6 +173,10 @@ TEST_F(ProbeTest, WhatFitsNoMemoryIsEightAndSaysWhatWould) {
   EXPECT_EQ(result.status, 8);
   EXPECT_THAT(result.out, HasSubstr("the longest that fits has 0 tokens"));
   EXPECT_EQ(probe("generate", {"--requests", "-"}, request).status, 0);
+  const ProcessResult refused =
+      probe("logits", {"--ids-file", "-", "--out", file("out"), "--memory-limit", "1"}, R"({"ids":[[5,6,7]]})");
+  EXPECT_EQ(refused.status, 8);
+  EXPECT_THAT(refused.err, HasSubstr("the longest that fits has 0 tokens"));
 }
 
 TEST_F(ProbeTest, AModelWithoutATokenizerTakesIds) {

@@ -66,7 +66,9 @@ TEST(ConfigKeysTest, IgnoringAKeyLoadsAndWarns) {
 
 TEST(ConfigKeysTest, AMustBeDefaultKeyWithAnotherValueIsRefused) {
   EXPECT_EQ(check(R"({"mode":"plain","flag":true})"), "accepted");
-  EXPECT_EQ(check(R"({"mode":null,"flag":false})"), "accepted");
+  EXPECT_EQ(check(R"({"mode":null,"flag":null})"), "accepted");
+  EXPECT_EQ(check(R"({"mode":false})"), "accepted");  // not used
+  EXPECT_THAT(check(R"({"flag":false})"), HasSubstr("only its default true"));
   EXPECT_THAT(check(R"({"mode":"other"})"), HasSubstr("only its default \"plain\""));
   EXPECT_EQ(check(R"({"mode":"other"})", {"mode"}), "accepted");
 }

@@ -34,6 +34,10 @@ std::string outcome(const json& config) {
   return "accepted";
 }
 
+ModelSpec spec_of(const json& config) {
+  return resolve_model(Config::parse(config.dump(), "config.json"), [](const auto&) { return false; }, {}).spec;
+}
+
 // The case's config with the value at a JSON pointer replaced.
 std::string with(const std::string& name, const std::string& pointer, const json& value) {
   json config = config_of(name);
@@ -68,6 +72,35 @@ TEST(HybridConfig, RefusesHeadSplitsThatDoNotAddUp) {
   EXPECT_THAT(with("hybrid_mixed", "/head_windows", {{-1, 4}}), HasSubstr("want 6 entries"));
   EXPECT_THAT(with("hybrid_mixed", "/head_windows", {{0, 4}, none, none, none, none, none}), HasSubstr("head_windows"));
   EXPECT_THAT(with("hybrid_mixed", "/head_rope", {{true}, none, none, none, none, none}), HasSubstr("head_rope"));
+  EXPECT_THAT(with("hybrid_mixed", "/head_windows", json::array()), HasSubstr("want 6 entries, found 0"));
+  EXPECT_THAT(with("hybrid_mixed", "/head_windows", {none, {-1, 4}, none, none, none, none}),
+              HasSubstr("layer 1 has no softmax heads"));
+  EXPECT_THAT(with("hybrid_mixed", "/head_rope", {none, none, none, {true, true}, none, none}),
+              HasSubstr("layer 3 has no softmax heads"));
+}
+
+TEST(HybridConfig, HeadsOfAnotherSizeRotateByTheirOwnTable) {
+  json config = config_of("hybrid_mixed");  // layers 0 (sliding) and 3 (Lightning) rotate, the full one does not
+  config["lightning"].update({{"head_dim", 10}, {"rope", true}});
+  const ModelSpec model = spec_of(config);
+  ASSERT_EQ(model.ropes.size(), 2u);
+  EXPECT_EQ(model.ropes[0].rotary_dim, 16);
+  EXPECT_EQ(model.ropes[1].rotary_dim, 10);
+  EXPECT_EQ(std::get<SoftmaxSpec>(model.layers[0].mixer).rope, 0);
+  EXPECT_EQ(std::get<LightningSpec>(model.layers[3].mixer).rope, 1);
+  EXPECT_EQ(std::get<SoftmaxSpec>(model.layers[4].mixer).rope, -1);
+  config["lightning"]["head_dim"] = 9;
+  EXPECT_THAT(outcome(config), HasSubstr("heads of 9 channels cannot rotate"));
+}
+
+TEST(HybridConfig, OddHeadsMayNotRotate) {
+  json config = config_of("hybrid_mixed");
+  config["head_dim"] = 15;
+  EXPECT_THAT(outcome(config), HasSubstr("15 of 15 channels rotate"));
+  config["nope_layer_types"] = {"full_attention", "sliding_attention"};
+  EXPECT_TRUE(spec_of(config).ropes.empty());
+  config["head_rope"] = {{true, false}, nullptr, nullptr, nullptr, nullptr, nullptr};
+  EXPECT_THAT(outcome(config), HasSubstr("15 of 15 channels rotate"));
 }
 
 TEST(HybridConfig, RefusesDecaysOutOfRange) {
@@ -97,11 +130,28 @@ TEST(RecurrentConfig, RefusesWhatIsNotComputed) {
   EXPECT_THAT(with("fla_gla", "/attn", {{{"layers", {1}}, {"num_heads", 4}}, {{"layers", {1}}, {"num_heads", 4}}}),
               HasSubstr("layer 1 is named twice"));
   EXPECT_THAT(with("fla_gla", "/attn", {{"layers", {1}}}), HasSubstr("num_heads"));
+  EXPECT_THAT(with("fla_gla", "/attn", {{"num_heads", 4}}), HasSubstr("\"layers\" is not usable"));
+  EXPECT_THAT(with("fla_gla", "/elementwise_affine", false), HasSubstr("elementwise_affine"));
+  EXPECT_THAT(with("mamba2", "/rmsnorm", false), HasSubstr("rmsnorm"));
+  const json infinity = {{"__float__", "Infinity"}};
+  EXPECT_EQ(with("mamba2", "/time_step_limit", {0.5, infinity}), "accepted");
+  EXPECT_THAT(with("mamba2", "/time_step_limit", {infinity, infinity}), HasSubstr("time_step_limit"));
   EXPECT_THAT(with("qwen3_next", "/linear_num_value_heads", 3), HasSubstr("linear_num_value_heads"));
   for (const int taps : {1, 65}) {
     EXPECT_THAT(with("qwen3_next", "/linear_conv_kernel_dim", taps), HasSubstr("linear_conv_kernel_dim"));
     EXPECT_THAT(with("mamba2", "/conv_kernel", taps), HasSubstr("conv_kernel"));
   }
+}
+
+TEST(RecurrentConfig, AFloorOfZeroForgetsNothing) {
+  json config = config_of("fla_gla");
+  const auto floor = [&] { return std::get<GlaSpec>(spec_of(config).layers.at(0).mixer).floor; };
+  EXPECT_EQ(floor(), -std::numeric_limits<float>::infinity());
+  config["clamp_min"] = 0;
+  EXPECT_EQ(floor(), 0);
+  config["clamp_min"] = -0.5;
+  EXPECT_EQ(floor(), -0.5F);
+  EXPECT_THAT(with("fla_gla", "/clamp_min", 0.5), HasSubstr("clamp_min"));
 }
 
 // Keys that both libraries write and that only their own kernels or their start of training read.
@@ -110,8 +160,7 @@ TEST(RecurrentConfig, TakesTheKeysThatItsLibrariesWrite) {
   config.update({{"rms_norm", true}, {"norm_before_gate", true}, {"time_step_init_scheme", "random"}});
   EXPECT_EQ(outcome(config), "accepted");
   const auto gated_last = [](const json& c) {
-    const auto model = resolve_model(Config::parse(c.dump(), "config.json"), [](const auto&) { return false; }, {});
-    return std::get<Mamba2Spec>(model.spec.layers.at(0).mixer).norm_before_gate;
+    return std::get<Mamba2Spec>(spec_of(c).layers.at(0).mixer).norm_before_gate;
   };
   EXPECT_FALSE(gated_last(config));  // transformers never reads it
   for (const char* key : {"time_step_limit", "time_step_max", "time_step_min", "time_step_floor", "layer_norm_epsilon"})
@@ -133,6 +182,22 @@ TEST(OrthrosConfig, RefusesBackbonesAndSwitchesItDoesNotKnow) {
   config["orthros"] = {
       {"version", 1}, {"backbone_model_type", "hayfork_hybrid"}, {"window_size", 8}, {"scale_offset", false}};
   EXPECT_THAT(outcome(config), HasSubstr("cannot carry Orthros"));
+}
+
+TEST(OrthrosConfig, LayersAreASet) {
+  json config = config_of("orthros_qwen3_pre");
+  const auto taking_part = [&](const json& layers) {
+    config["orthros"]["layers"] = layers;
+    std::vector<size_t> found;
+    const ModelSpec model = spec_of(config);
+    for (size_t i = 0; i < model.layers.size(); ++i) {
+      if (std::get<SoftmaxSpec>(model.layers[i].mixer).orthros) found.push_back(i);
+    }
+    return found;
+  };
+  EXPECT_EQ(taking_part({2, 0}), (std::vector<size_t>{0, 2}));
+  EXPECT_EQ(taking_part(json::array()), std::vector<size_t>{});
+  EXPECT_THAT(with("orthros_qwen3_pre", "/orthros/layers", {2, 0, 2}), HasSubstr("layer 2 is named twice"));
 }
 
 TEST(Mxfp4Checkpoint, WrongBlockShapesAndMissingBiasesNameTheTensor) {

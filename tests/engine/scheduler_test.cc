@@ -482,6 +482,14 @@ TEST(Scheduler, AnswersTheSameWithKeysParked) {
   EXPECT_NE(run(model, requests, options).answers[0].find("the longest that fits"), std::string::npos);
 }
 
+TEST(Scheduler, SaysThatAStateAloneIsTooLarge) {
+  HashModel model({.layers = {Layer::recurrent}});
+  SchedulerOptions options;
+  options.memory.bytes = 1;
+  const std::vector<Request> requests{GenerateRequest{.prompt = {1, 2, 3}, .max_new_tokens = 1}};
+  EXPECT_NE(run(model, requests, options).answers[0].find("recurrent state of one sequence takes"), std::string::npos);
+}
+
 TEST(Scheduler, ComputesAFullPrefixHitWithOneOutputRow) {
   HashModel model({.layers = {Layer::window}, .window = 4, .two_streams = true});
   Rng rng(2);
