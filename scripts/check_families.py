@@ -22,7 +22,7 @@ import torch
 import transformers
 
 transformers.utils.logging.disable_progress_bar()
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 MAX_LENGTH = 192
 N_GREEDY = 12
@@ -172,6 +172,11 @@ def gpt_oss(rng):
                     "rope_parameters": rope(rng, h["head_dim"], ("default", "yarn"))}  # fmt: skip
 
 
+def gpt_oss_mxfp4(rng):
+    c = gpt_oss(rng)
+    return c | {"hidden_size": rng.choice([32, 64, 96, 160]), "intermediate_size": rng.choice([32, 64, 96])}
+
+
 def qwen3_moe(rng):
     c, h = common(rng), heads(rng)
     experts = rng.choice([4, 6, 9])
@@ -249,6 +254,7 @@ FAMILIES = {  # draws a configuration, class of it, class of the model, bound
     "gemma3_text": (gemma3_text, "Gemma3TextConfig", "Gemma3ForCausalLM", 1e-5),
     "gemma4_text": (gemma4_text, "Gemma4TextConfig", "Gemma4ForCausalLM", 1e-5),
     "gpt_oss": (gpt_oss, "GptOssConfig", "GptOssForCausalLM", 1e-5),
+    "gpt_oss_mxfp4": (gpt_oss_mxfp4, "GptOssConfig", "GptOssForCausalLM", 1e-5),
     "qwen3_moe": (qwen3_moe, "Qwen3MoeConfig", "Qwen3MoeForCausalLM", 1e-5),
     "qwen3_next": (qwen3_next, "Qwen3NextConfig", "Qwen3NextForCausalLM", 2e-5),
     "qwen3_5_text": (qwen3_5_text, "Qwen3_5TextConfig", "Qwen3_5ForCausalLM", 2e-5),
@@ -272,6 +278,27 @@ def fill(model, generator):
             p.copy_(draw / max(p.shape[1], p.shape[2]) ** 0.5)
         else:
             p.copy_(draw / (p.shape[-1] if "embed" not in name else 1) ** 0.5)
+
+
+def pack_experts(folder, model, generator):
+    """The experts of a saved gpt_oss model become random MXFP4 blocks, in the file and, expanded, in `model`."""
+    values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    values = torch.cat([values, -values])
+    tensors = load_file(folder / "model.safetensors")
+    for name, p in model.named_parameters():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            continue
+        E, n_in, n_out = p.shape
+        blocks = torch.randint(256, (E, n_out, n_in // 32, 16), generator=generator, dtype=torch.uint8)
+        scales = torch.randint(120, 124, (E, n_out, n_in // 32), generator=generator, dtype=torch.uint8)
+        pairs = torch.stack([values[(blocks & 15).long()], values[(blocks >> 4).long()]], -1).flatten(-2)
+        p.copy_((pairs * torch.exp2(scales.float() - 127)[..., None]).flatten(-2).transpose(1, 2))
+        del tensors[name]
+        tensors |= {name + "_blocks": blocks, name + "_scales": scales}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "lm_head"]}
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 def run_hayfork(options, *words):
@@ -337,6 +364,8 @@ def main():
                 continue
             fill(model, torch.Generator().manual_seed(case + 1000 * options.seed))
             model.save_pretrained(folder)
+            if family == "gpt_oss_mxfp4":
+                pack_experts(folder, model, torch.Generator().manual_seed(case))
             ids = [[rng.randrange(3, config.vocab_size) for _ in range(n)] for n in (rng.randrange(70, MAX_LENGTH), rng.randrange(1, 70), 1)]
             try:
                 worst, same = difference(options, folder, model.double(), ids)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Orthros written once more, straight from its equations (docs/orthros.md), and random shapes held against it.
 
-    scripts/check_orthros.py [--hayfork build/bin/hayfork] [--cases 20] [--seed 0] [--keep FOLDER]
+    scripts/check_orthros.py [--hayfork build/bin/hayfork] [--device cpu] [--cases 20] [--seed 0] [--keep FOLDER]
     scripts/check_orthros.py --golden FOLDER    # the reference below against stored golden cases, to check it first
 
 A case draws a Llama or Qwen3 backbone (heads of any ratio, odd widths, biases), a window, the layers that take part, the
 stage of the scale-offset, and weights; the logits of the output stream at every position are computed here in float64
 and by `hayfork probe logits` in float32, in one pass and in chunks. Largest difference over the largest logit: at most
-1e-5. K and V of the last layer (`hayfork probe kv`) are compared the same way. Exit status 1 if a case fails; its folder
-is kept. Needs torch and safetensors.
+1e-5, 1e-4 on a GPU. K and V of the last layer (`hayfork probe kv`) are compared the same way. Exit status 1 if a case
+fails; its folder is kept. Needs torch and safetensors.
 """
 import argparse
 import json
@@ -22,21 +22,7 @@ import tempfile
 import torch
 from safetensors.torch import load_file, save_file
 
-BOUND = 1e-5
-
-
-def rms(x, weight, eps):
-    return x / (x.pow(2).mean(-1, keepdim=True) + eps).sqrt() * weight
-
-
-def rotate(x, theta):
-    """x [T, heads, d]; the half-split rotation at positions 0 … T−1, its angles in float32 as transformers takes them."""
-    T, _, d = x.shape
-    frequency = 1.0 / theta ** (torch.arange(0, d, 2).float() / d)
-    angle = torch.arange(T).float()[:, None] * frequency
-    cos, sin = angle.cos().double()[:, None], angle.sin().double()[:, None]
-    a, b = x[..., : d // 2], x[..., d // 2 :]
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+from hybrid_reference import rms, rotate
 
 
 def attend(q, k, v, mask):
@@ -76,13 +62,13 @@ def orthros(config, weights, ids):
                 q = rms(q.view(T, -1, d), w[a + "q_norm.weight"], eps).flatten(1)
             if affine and own["scale_offset_stage"] == "post_norm":
                 q = scaled(q)
-            return rotate(q.view(T, -1, d), config["rope_theta"])
+            return rotate(q.view(T, -1, d), config["rope_theta"], d)
 
         u, u_out = (rms(x, w[p + "input_layernorm.weight"], eps) for x in (base, output))
         k, v = linear(u, a + "k_proj").view(T, -1, d), linear(u, a + "v_proj").view(T, -1, d)
         if a + "k_norm.weight" in w:
             k = rms(k, w[a + "k_norm.weight"], eps)
-        k = rotate(k, config["rope_theta"])
+        k = rotate(k, config["rope_theta"], d)
         base = base + linear(attend(query(u, "base"), k, v, window if i in taking_part else causal), a + "o_proj")
         output = output + linear(attend(query(u_out, "output"), k, v, causal), a + "o_proj")
 
@@ -145,9 +131,10 @@ def draw(rng):
 
 
 def probe(options, *words):
-    done = subprocess.run([options.hayfork, "probe", *map(str, words), "--dtype", "f32", "--device", "cpu"], capture_output=True, text=True)
+    done = subprocess.run([options.hayfork, "probe", *map(str, words), "--dtype", "f32", "--device", options.device], capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip())
+    return done.stdout
 
 
 def relative(ours, theirs):
@@ -193,6 +180,7 @@ def check_golden(root):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hayfork", default="build/bin/hayfork")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--cases", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", default=None, help="folder of the cases that fail")
@@ -200,6 +188,7 @@ def main():
     options = parser.parse_args()
     if options.golden:
         return check_golden(options.golden)
+    bound = 1e-5 if options.device == "cpu" else 1e-4
     kept = pathlib.Path(options.keep or tempfile.mkdtemp(prefix="orthros-"))
     figures, n_failed = [], 0
     for case in range(options.cases):
@@ -214,12 +203,12 @@ def main():
             n_failed += 1
             continue
         figures.append(worst)
-        if worst > BOUND:
+        if worst > bound:
             print(f"{case}: {worst:.2g}\n  {json.dumps(config)}", flush=True)
             n_failed += 1
         else:
             shutil.rmtree(folder)
-    print(f"{len(figures)} shapes, largest difference {max(figures, default=0):.2g} (bound {BOUND:g})")
+    print(f"{len(figures)} shapes, largest difference {max(figures, default=0):.2g} (bound {bound:g})")
     sys.exit(1 if n_failed else 0)
 
 
