@@ -109,4 +109,25 @@ inline Error error_of(const std::function<void()>& body) {
   return Error(ErrorCode::internal, ErrorSubject::general, "none");
 }
 
+class StoreTest : public ::testing::Test {
+ protected:
+  std::filesystem::path file() const { return folder_.path() / "runs.db"; }
+  // A finished run of n niah samples.
+  RunHandle filled(Store& store, int64_t n, const std::string& plan = "plan-1") {
+    const RunHandle run = store.begin_run(identity(plan), std::vector{niah_task(n)});
+    const int64_t attempt = store.begin_attempt(run.run, {});
+    for (int64_t i = 0; i < n; ++i) {
+      SampleRow row = sample(run.run_tasks[0], i);
+      row.attempt = attempt;
+      store.add_sample(std::move(row));
+    }
+    store.set_metrics(run.run_tasks[0],
+                      std::vector<MetricRow>{{0, "", "acc", "none", 0.5, n, 0.01, 0.4, 0.6, "wilson"}});
+    store.finish_task(run.run_tasks[0], "done", 1.5);
+    store.finish_attempt(attempt, {"done", 2.0, {}, 1000, 0});
+    store.finish_run(run.run, {"done", 0, {}, {}, {}});
+    return run;
+  }
+  test::TempDir folder_;
+};
 }  // namespace hayfork::runs
