@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Linear hybrids of random shapes beside their equations (hybrid_reference.py): what no other library computes.
 
-    scripts/check_hybrids.py [--hayfork build/bin/hayfork] [--device cpu] [--kinds hybrid,gla] [--cases 10] [--seed 0] [--keep FOLDER]
+    scripts/check_hybrids.py [--hayfork build/bin/hayfork] [--device cpu] [--dtype f32] [--kinds hybrid,gla] [--cases 10] [--seed 0]
+                             [--keep FOLDER]
     scripts/check_hybrids.py --golden FOLDER    # the reference against stored golden cases, to check it first
 
 Kinds: `hybrid` (every mixer and switch of hayfork_hybrid in any order of layers), `orthros_hybrid` and `orthros_h`
 (Orthros over it and over qwen3_5_text), minicpm, and the layouts of flash-linear-attention: transformer, gated_deltanet,
-gla, retnet, mamba2, the middle three also with softmax layers of their own. Each case draws a shape and weights. Compared:
-logits at every position, in float64 here and in float32 by `hayfork probe logits`, in chunks of three sizes that may
-differ in no bit; log-probabilities of two continuations of one context; a greedy continuation; K and V of the last layer
-under Orthros. Largest difference over the largest value: at most 1e-5, with recurrent layers 2e-5 or three times what the
-reference itself loses in float32, 1e-4 on a GPU. Exit status 1 if a case fails; its folder is kept. Needs torch and
-safetensors.
+gla, retnet, mamba2, the middle three also with softmax layers of their own. Each case draws a shape, weights and the type
+they are stored in. Compared: logits at every position, in float64 here and in float32 by `hayfork probe logits`, in chunks
+of three sizes that may differ in no bit; log-probabilities of two continuations of one context; a greedy continuation; K
+and V of the last layer under Orthros. Largest difference over the largest value: at most 1e-5, with recurrent layers 2e-5
+or three times what the reference itself loses in float32, 1e-4 on a GPU. Under `--dtype bf16`: the chunks, and a
+root mean square error of at most 1.5 times that of the reference when it rounds every linear, norm and mixer to bfloat16.
+Exit status 1 if a case fails; its folder is kept. Needs torch and safetensors.
 """
 import argparse
 import json
@@ -25,335 +27,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from check_orthros import probe, relative
-from hybrid_reference import Reference
+from hybrid_reference import Reference, Rounded
+from hybrid_shapes import KINDS
 
 N_GREEDY = 8
-
-
-class Tensors(dict):
-    """Weights of a size that makes every term matter."""
-
-    def matrix(self, name, rows, columns, bias=False):
-        self[name + ".weight"] = 1.3 * torch.randn(rows, columns) / columns**0.5
-        if bias:
-            self[name + ".bias"] = 0.3 * torch.randn(rows)
-
-    def norm(self, name, n, centre=1.0):
-        self[name + ".weight"] = centre + 0.3 * torch.randn(n)
-
-    def conv(self, name, channels, taps, bias=False):
-        self[name + ".weight"] = torch.randn(channels, 1, taps)
-        if bias:
-            self[name + ".bias"] = 0.5 * torch.randn(channels)
-
-    def steps(self, p, n):
-        """A_log and dt_bias: memories of a few tokens to thousands."""
-        self[p + "A_log"] = 0.5 + 2 * torch.rand(n)
-        self[p + "dt_bias"] = -2 - 4.5 * torch.rand(n)
-
-    def affine(self, name, n):
-        self[name + ".scale"] = 1 + 0.4 * torch.randn(n)
-        self[name + ".offset"] = 0.3 * torch.randn(n)
-
-    def ends(self, c, table="model.embed_tokens", norm="model.norm", centre=1.0):
-        V, H = c["vocab_size"], c["hidden_size"]
-        self[table + ".weight"] = torch.randn(V, H)
-        self.norm(norm, H, centre)
-        if not c["tie_word_embeddings"]:
-            self.matrix("lm_head", V, H)
-
-    def layer(self, p, H, width, names=("input_layernorm", "post_attention_layernorm"), centre=1.0):
-        for name in names:
-            self.norm(p + name, H, centre)
-        self.matrix(p + "mlp.gate_proj", width, H)
-        self.matrix(p + "mlp.up_proj", width, H)
-        self.matrix(p + "mlp.down_proj", H, width)
-
-    def attention(self, p, H, n, kv, d, bias=False, normed=False, queries=1, centre=1.0):
-        self.matrix(p + "q_proj", queries * n * d, H, bias)
-        self.matrix(p + "k_proj", kv * d, H, bias)
-        self.matrix(p + "v_proj", kv * d, H, bias)
-        self.matrix(p + "o_proj", H, n * d)
-        if normed:
-            self.norm(p + "q_norm", d, centre)
-            self.norm(p + "k_norm", d, centre)
-
-    def delta(self, p, H, nq, nk, nv, dk, dv, taps, gate):
-        for name, width in (("q", nq * dk), ("k", nk * dk), ("v", nv * dv)):
-            self.matrix(f"{p}{name}_proj", width, H)
-            if taps:
-                self.conv(f"{p}{name}_conv1d", width, taps)
-        self.matrix(p + "a_proj", nv, H)
-        self.matrix(p + "b_proj", nv, H)
-        self.steps(p, nv)
-        out = max(nq, nv) * dv
-        if gate:
-            self.matrix(p + "g_proj", out, H)
-        self.norm(p + "o_norm", dv)
-        self.matrix(p + "o_proj", H, out)
-
-    def mamba(self, p, H, own, per_channel=False):
-        inter, taps = own["expand"] * H, own["conv_kernel"]
-        n, channels = inter // own["head_dim"], inter + 2 * own["n_groups"] * own["state_size"]
-        self.matrix(p + "in_proj", inter + channels + n, H, own["use_bias"])
-        if taps:
-            self.conv(p + "conv1d", channels, taps, own["use_conv_bias"])
-        self.steps(p, n)
-        self[p + "D"] = 1 + 0.3 * torch.randn(inter if per_channel else n)
-        self.norm(p + "norm", inter)
-        self.matrix(p + "out_proj", H, inter, own["use_bias"])
-
-
-def chance(rng, p=0.5):
-    return rng.random() < p
-
-
-def sizes(rng):
-    return {"vocab_size": rng.randrange(50, 300), "hidden_size": rng.choice([24, 40, 48, 64, 100, 120]), "num_hidden_layers": rng.randrange(1, 7),
-            "tie_word_embeddings": chance(rng, 0.4), "max_position_embeddings": 4096, "bos_token_id": 1, "eos_token_id": 2,
-            "torch_dtype": "float32"}  # fmt: skip
-
-
-def draw_mamba(rng, H):
-    """Sizes of a Mamba-2 mixer."""
-    expand = rng.choice([1, 2, 3])
-    P = rng.choice([p for p in range(1, 65) if expand * H % p == 0 and expand * H // p <= 24])
-    n = expand * H // P
-    own = {"expand": expand, "head_dim": P, "state_size": rng.choice([1, 5, 8, 16, 33, 64]), "n_groups": rng.choice([g for g in (1, 2, 3, 4, 6) if n % g == 0]),
-           "conv_kernel": rng.choice([0, 2, 3, 4, 7]), "use_conv_bias": chance(rng), "use_bias": chance(rng, 0.3), "norm_before_gate": chance(rng)}  # fmt: skip
-    if chance(rng):
-        own["dt_limit"] = rng.choice([[0.0, 0.05], [0.02, 0.4], [0.01, float("inf")]])
-    return own
-
-
-def draw_lightning(rng, c):
-    own = {"num_kv_heads": rng.choice([1, 2, 3])}
-    own |= {"num_heads": own["num_kv_heads"] * rng.choice([1, 2, 3, 5]), "head_dim": rng.choice([7, 8, 14, 16, 24, 64, c["head_dim"]])}
-    own |= {"qkv_act": rng.choice(["silu", "none"]), "qk_norm": chance(rng), "scale": rng.choice(["none", "rsqrt_head_dim"]),
-            "output_norm": rng.choice(["all", "head", "none"]), "output_gate": rng.choice(["sigmoid", "none"])}  # fmt: skip
-    own["rope"] = own["head_dim"] % 2 == 0 and chance(rng)
-    if own["output_norm"] == "none":  # keeps the stream finite
-        own |= {"scale": "rsqrt_head_dim", "qk_norm": True}
-    return {key: value for key, value in own.items() if chance(rng, 0.9) or key in ("num_heads", "num_kv_heads", "output_norm", "scale", "qk_norm")}
-
-
-def draw_hybrid(rng, kinds=("full_attention", "sliding_attention", "lightning_attention", "gated_deltanet", "mamba2")):
-    """A hayfork_hybrid configuration and its weights."""
-    c, w = sizes(rng), Tensors()
-    H, L, kv = c["hidden_size"], c["num_hidden_layers"], rng.choice([1, 2, 3])
-    some = rng.sample(kinds, rng.randrange(1, len(kinds) + 1))
-    types = [rng.choice(some) for _ in range(L)]
-    c |= {"model_type": "hayfork_hybrid", "architectures": ["HayforkHybridForCausalLM"], "version": 1, "layer_types": types, "num_key_value_heads": kv,
-          "num_attention_heads": kv * rng.choice([1, 2, 3, 5]), "head_dim": rng.choice([2, 6, 8, 12, 16, 24, 40, 64]), "rms_norm_eps": rng.choice([1e-6, 1e-5, 1e-3]),
-          "rope_theta": rng.choice([1e2, 1e4, 1e6]), "hidden_act": "silu", "sliding_window": rng.choice([1, 2, 3, 7, 16, 33, 64, 500]),
-          "attention_sinks": chance(rng), "qk_norm": chance(rng)}  # fmt: skip
-    c["intermediate_size"] = rng.choice([32, 57, 90]) if chance(rng) else [rng.choice([16, 31, 48, 90]) for _ in range(L)]
-    n, d, softmax = c["num_attention_heads"], c["head_dim"], ("full_attention", "sliding_attention")
-    c["nope_layer_types"] = [kind for kind in softmax if chance(rng, 0.3)]
-    if chance(rng, 0.1):  # heads that need not rotate may be odd
-        d = c["head_dim"] = rng.choice([1, 5, 15, 33])
-        c["nope_layer_types"] = list(softmax)
-    for key, entry in (("head_windows", lambda: rng.choice([-1, 1, 2, 9, 40, 300])), ("head_rope", lambda: d % 2 == 0 and chance(rng))):
-        if chance(rng, 0.4):
-            c[key] = [[entry() for _ in range(kv)] if kind in softmax and chance(rng) else None for kind in types]
-    if "lightning_attention" in types:
-        c["lightning"] = draw_lightning(rng, c)
-        heads = c["lightning"]["num_heads"]
-        lists = [[round(-(rng.random() ** 4), 6) for _ in range(heads)] if kind == "lightning_attention" else None for kind in types]
-        c["lightning_log_decay"] = rng.choice(["fla", "minimax", "retnet", lists, lists])
-    if "gated_deltanet" in types:
-        nk = rng.choice([1, 2, 3])
-        nv = nk * rng.choice([1, 1, 2, 3])
-        nq = rng.choice([nk, nv, nv * 2, nv * 3])
-        c["gdn"] = {"num_heads": nq, "num_k_heads": nk, "num_v_heads": nv, "head_k_dim": rng.choice([5, 8, 14, 16, 24, 46, 64]),
-                    "head_v_dim": rng.choice([3, 8, 14, 16, 40, 46]), "conv_size": rng.choice([0, 2, 3, 4, 6]), "use_gate": chance(rng, 0.7),
-                    "allow_neg_eigval": chance(rng, 0.4)}  # fmt: skip
-    if "mamba2" in types:
-        c["mamba2"] = draw_mamba(rng, H)
-    w.ends(c)
-    for i, kind in enumerate(types):
-        p = f"model.layers.{i}."
-        w.layer(p, H, c["intermediate_size"][i] if isinstance(c["intermediate_size"], list) else c["intermediate_size"])
-        if kind in softmax:
-            w.attention(p + "self_attn.", H, n, kv, d, normed=c["qk_norm"])
-            if c["attention_sinks"]:
-                w[p + "self_attn.sinks"] = 1.5 * torch.randn(n)
-        elif kind == "lightning_attention":
-            own, a = c["lightning"], p + "lightning."
-            hd = own.setdefault("head_dim", d)
-            w.attention(a, H, own["num_heads"], own["num_kv_heads"], hd, normed=own["qk_norm"])
-            if own.get("output_gate", "sigmoid") == "sigmoid":
-                w.matrix(a + "g_proj", own["num_heads"] * hd, H)
-            if own["output_norm"] != "none":
-                w.norm(a + "o_norm", hd if own["output_norm"] == "head" else own["num_heads"] * hd)
-        elif kind == "gated_deltanet":
-            own = c["gdn"]
-            w.delta(p + "gdn.", H, own["num_heads"], own["num_k_heads"], own["num_v_heads"], own["head_k_dim"], own["head_v_dim"], own["conv_size"], own["use_gate"])
-        else:
-            w.mamba(p + "mamba2.", H, c["mamba2"])
-    return c, w
-
-
-def draw_minicpm(rng):
-    c, w = sizes(rng), Tensors()
-    H, kv, d = c["hidden_size"], rng.choice([1, 2, 3]), rng.choice([8, 16, 24, 64])
-    n = kv * rng.choice([1, 2, 3])
-    c |= {"model_type": "minicpm", "num_attention_heads": n, "num_key_value_heads": kv, "head_dim": d, "intermediate_size": rng.choice([32, 57]),
-          "rms_norm_eps": rng.choice([1e-6, 1e-3]), "rope_theta": rng.choice([1e2, 1e4]), "hidden_act": "silu", "scale_emb": rng.choice([None, 0.5, 12]),
-          "scale_depth": rng.choice([None, 1.4]), "dim_model_base": rng.choice([None, 8, 256])}  # fmt: skip
-    w.ends(c)
-    for i in range(c["num_hidden_layers"]):
-        w.layer(f"model.layers.{i}.", H, c["intermediate_size"])
-        w.attention(f"model.layers.{i}.self_attn.", H, n, kv, d)
-    return c, w
-
-
-def put_orthros(rng, c, w, eligible, recurrent, width):
-    """Orthros over a drawn backbone; `recurrent`: (prefix of a GDN layer's tensors, query channels)."""
-    layers = None if chance(rng) else sorted(rng.sample(eligible, rng.randrange(len(eligible) + 1)))
-    own = {"version": 1, "backbone_model_type": c["model_type"], "window_size": rng.choice([1, 2, 3, 7, 16, 33, 64, 500]), "scale_offset": chance(rng, 0.8),
-           "scale_offset_stage": rng.choice(["pre_norm", "post_norm"]), "layers": layers,
-           "gdn": {"query_conv": "bypass", "query_act": rng.choice(["silu", "none"]), "query_affine": chance(rng), "read": rng.choice(["after_write", "before_write"])}}  # fmt: skip
-    if not recurrent:
-        del own["gdn"]
-    elif own["gdn"]["query_affine"]:
-        for p, channels in recurrent:
-            w.affine(p + "q_affine.output", channels)
-    if own["scale_offset"]:
-        for i in eligible if layers is None else layers:
-            for stream in ("base", "output"):
-                w.affine(f"model.layers.{i}.self_attn.q_affine.{stream}", width)
-    c |= {"model_type": "orthros", "architectures": ["OrthrosForCausalLM"], "orthros": own}
-
-
-def draw_orthros_hybrid(rng):
-    c, w = draw_hybrid(rng, ("full_attention", "sliding_attention", "gated_deltanet"))
-    types = c["layer_types"]
-
-    def all_full(i):
-        windows = c.get("head_windows") and c["head_windows"][i]
-        return all(x == -1 for x in windows) if windows else types[i] == "full_attention"
-
-    eligible = [i for i, kind in enumerate(types) if kind != "gated_deltanet" and all_full(i)]
-    gdn = c.get("gdn")
-    recurrent = [(f"model.layers.{i}.gdn.", gdn["num_heads"] * gdn["head_k_dim"]) for i, kind in enumerate(types) if kind == "gated_deltanet"]
-    put_orthros(rng, c, w, eligible, recurrent, c["num_attention_heads"] * c["head_dim"])
-    return c, w
-
-
-def draw_orthros_h(rng):
-    """Orthros-H: a qwen3_5_text backbone."""
-    c, w = sizes(rng), Tensors()
-    H, kv, d, nk = c["hidden_size"], rng.choice([1, 2, 3]), rng.choice([8, 16, 32, 48, 64]), rng.choice([1, 2, 3])
-    n, nv, dk, dv = kv * rng.choice([1, 2, 3, 5]), nk * rng.choice([1, 2, 3]), rng.choice([5, 8, 14, 16, 24, 46]), rng.choice([3, 8, 16, 40])
-    types = [rng.choice(["linear_attention", "full_attention"]) for _ in range(c["num_hidden_layers"])]
-    c |= {"model_type": "qwen3_5_text", "hidden_act": "silu", "intermediate_size": rng.choice([32, 57, 90]), "num_attention_heads": n, "num_key_value_heads": kv,
-          "head_dim": d, "rms_norm_eps": rng.choice([1e-6, 1e-5, 1e-3]), "layer_types": types, "linear_num_key_heads": nk, "linear_num_value_heads": nv,
-          "linear_key_head_dim": dk, "linear_value_head_dim": dv, "linear_conv_kernel_dim": rng.choice([2, 3, 4, 6]), "attention_bias": False,
-          "rope_parameters": {"rope_type": "default", "rope_theta": rng.choice([1e2, 1e4, 1e6]), "partial_rotary_factor": rng.choice([0.25, 0.5, 1.0])}}  # fmt: skip
-    w.ends(c, centre=0.0)
-    for i, kind in enumerate(types):
-        p, g = f"model.layers.{i}.", f"model.layers.{i}.linear_attn."
-        w.layer(p, H, c["intermediate_size"], centre=0.0)
-        if kind == "full_attention":
-            w.attention(p + "self_attn.", H, n, kv, d, normed=True, queries=2, centre=0.0)
-            continue
-        w.matrix(g + "in_proj_qkv", 2 * nk * dk + nv * dv, H)
-        w.matrix(g + "in_proj_z", nv * dv, H)
-        w.matrix(g + "in_proj_a", nv, H)
-        w.matrix(g + "in_proj_b", nv, H)
-        w.conv(g + "conv1d", 2 * nk * dk + nv * dv, c["linear_conv_kernel_dim"])
-        w.steps(g, nv)
-        w.norm(g + "norm", dv)
-        w.matrix(g + "out_proj", H, nv * dv)
-    recurrent = [(f"model.layers.{i}.linear_attn.", nk * dk) for i, kind in enumerate(types) if kind == "linear_attention"]
-    put_orthros(rng, c, w, [i for i, kind in enumerate(types) if kind == "full_attention"], recurrent, n * d)
-    return c, w
-
-
-def softmax_entry(rng, H):
-    n = rng.choice([n for n in range(1, 13) if H % n == 0 and H // n % 2 == 0])
-    entry = {"num_heads": n, "num_kv_heads": rng.choice([k for k in range(1, n + 1) if n % k == 0]), "qkv_bias": chance(rng),
-             "window_size": rng.choice([None, 1, 2, 9, 50]), "rope_theta": rng.choice([1e2, 1e4])}  # fmt: skip
-    return {key: value for key, value in entry.items() if key == "num_heads" or chance(rng, 0.8)}
-
-
-def draw_fla(rng, family):
-    """A configuration and weights in the layout of flash-linear-attention."""
-    c, w = sizes(rng), Tensors()
-    H, L, n = c["hidden_size"], c["num_hidden_layers"], rng.choice([1, 2, 3, 4, 6])
-    if H % n:
-        n = 2
-    c |= {"model_type": family, "hidden_act": "swish", "norm_eps": rng.choice([1e-6, 1e-5, 1e-3]), "num_heads": n, "intermediate_size": rng.choice([None, 32, 57])}
-    c["hidden_ratio"] = rng.choice([1, 2, 3, 4])
-    width = c["intermediate_size"] or 256 * -(-(H * c["hidden_ratio"] * 2 // 3) // 256)
-    softmax = {}
-    if family == "transformer":
-        c |= softmax_entry(rng, H) | {"qk_norm": chance(rng)}
-        softmax = dict.fromkeys(range(L), c)
-    elif chance(rng):
-        entries = []
-        for _ in range(rng.choice([1, 2])):
-            layers = [i for i in range(L) if i not in softmax and chance(rng, 0.4)]
-            if layers:
-                entries.append(softmax_entry(rng, H) | {"layers": layers})
-                softmax |= dict.fromkeys(layers, entries[-1])
-        if entries:
-            c["attn"] = entries[0] if len(entries) == 1 and chance(rng) else entries
-    kv = rng.choice([k for k in range(1, n + 1) if n % k == 0])
-    if family == "gated_deltanet":
-        c |= {"head_dim": rng.choice([5, 8, 16, 24, 46]), "num_v_heads": rng.choice([None, n, 2 * n, 3 * n]), "expand_v": rng.choice([0.5, 1.0, 1.5, 2]),
-              "use_gate": chance(rng, 0.7), "use_short_conv": chance(rng), "conv_size": rng.choice([2, 3, 4, 6]), "allow_neg_eigval": chance(rng, 0.4),
-              "output_gate_activation": rng.choice(["swish", "silu", "sigmoid"])}  # fmt: skip
-    elif family in ("gla", "retnet"):
-        even = 2 if family == "retnet" else 1  # its keys rotate
-        expand = [e for e in (0.5, 1.0, 1.5, 2.0) if int(H * e) % (n * even) == 0]
-        c |= {"num_kv_heads": rng.choice([None, kv]), "expand_k": rng.choice(expand or [2.0]), "expand_v": rng.choice([e for e in (0.5, 1.0, 2.0) if int(H * e) % n == 0])}
-        kv = c["num_kv_heads"] or n
-    if family == "gla":
-        c |= {"use_output_gate": chance(rng, 0.7), "clamp_min": rng.choice([None, -0.01, -0.2])}
-    w.ends(c, "model.embeddings")
-    for i in range(L):
-        p, a = f"model.layers.{i}.", f"model.layers.{i}.attn."
-        w.layer(p, H, width, ("attn_norm", "mlp_norm"))
-        if i in softmax:
-            own = softmax[i]
-            heads = own["num_heads"]
-            w.attention(a, H, heads, own.get("num_kv_heads", heads), H // heads, normed=own.get("qk_norm", False))
-            if own.get("qkv_bias", False):
-                for name in "qkv":
-                    w[f"{a}{name}_proj.bias"] = 0.3 * torch.randn(len(w[f"{a}{name}_proj.weight"]))
-        elif family == "gated_deltanet":
-            dv = int(c["head_dim"] * c["expand_v"])
-            w.delta(a, H, n, n, c["num_v_heads"] or n, c["head_dim"], dv, c["conv_size"] if c["use_short_conv"] else 0, c["use_gate"])
-        else:
-            K, V = int(H * c["expand_k"]), int(H * c["expand_v"])
-            gated = c.get("use_output_gate", True)
-            for name, rows in (("q", K), ("k", K * kv // n), ("v", V * kv // n)):
-                w.matrix(f"{a}{name}_proj", rows, H)
-            w.matrix(a + "o_proj", H, V)
-            w.norm(a + ("g_norm_swish_gate" if gated else "g_norm"), V // n)
-            if gated:
-                w.matrix(a + "g_proj", V, H)
-            if family == "gla":
-                w.matrix(a + "gk_proj.0", 16, H)
-                w.matrix(a + "gk_proj.1", K * kv // n, 16, bias=True)
-    return c, w
-
-
-def draw_mamba2(rng):
-    c, w = sizes(rng), Tensors()
-    own = draw_mamba(rng, c["hidden_size"]) | {"D_has_hdim": chance(rng, 0.3)}
-    c |= {"model_type": "mamba2", "norm_eps": rng.choice([1e-6, 1e-5, 1e-3]), "hidden_act": "silu"} | own
-    w.ends(c, "backbone.embeddings", "backbone.norm_f")
-    for i in range(c["num_hidden_layers"]):
-        w.norm(f"backbone.layers.{i}.norm", c["hidden_size"])
-        w.mamba(f"backbone.layers.{i}.mixer.", c["hidden_size"], own, own["D_has_hdim"])
-    return c, w
-
-
-KINDS = {"hybrid": draw_hybrid, "orthros_hybrid": draw_orthros_hybrid, "orthros_h": draw_orthros_h, "minicpm": draw_minicpm, "mamba2": draw_mamba2}
-KINDS |= {family: lambda rng, family=family: draw_fla(rng, family) for family in ("transformer", "gated_deltanet", "gla", "retnet")}
+STORED = [torch.float32, torch.float32, torch.bfloat16, torch.float16]
 
 
 def answer(options, folder, verb, request):
@@ -366,37 +44,51 @@ def is_recurrent(c):
     return not set(c.get("layer_types", [])) <= {"full_attention", "sliding_attention"} or c["model_type"] in ("gated_deltanet", "gla", "retnet", "mamba2")
 
 
-def measure(options, folder, rng, c, w):
-    """(worst difference, bound) of a case in `folder`."""
-    reference, single = Reference(c, w), Reference(c, w, torch.float32)
-    sequences = [[rng.randrange(3, c["vocab_size"]) for _ in range(length)] for length in (1, rng.randrange(2, 64), rng.randrange(64, 230))]
-    (folder / "ids.json").write_text(json.dumps({"ids": sequences}))
+def in_chunks(options, folder, rng):
+    """Logits of the sequences of ids.json, after passes of three sizes gave the same bits."""
     passes = []
     for chunk in (1, rng.randrange(2, 100), 512):
         probe(options, "logits", "--model", folder, "--ids-file", folder / "ids.json", "--out", folder / "logits", "--chunk", chunk)
         passes.append(load_file(folder / "logits"))
-    stored = {}
-    if "orthros" in c and any(kind in ("full_attention", "sliding_attention") for kind in c["layer_types"][-1:]):
+    if not all(torch.equal(passes[0][name], other[name]) for other in passes for name in other):
+        raise RuntimeError("chunks change bits")
+    return passes[0]
+
+
+def check_f32(options, folder, rng, c, w, sequences):
+    """(worst difference, bound) of a case in `folder`."""
+    reference, single = Reference(c, w), Reference(c, w, torch.float32)
+    ours, stored = in_chunks(options, folder, rng), {}
+    if "orthros" in c and c["layer_types"][-1] in ("full_attention", "sliding_attention"):
         probe(options, "kv", "--model", folder, "--ids-file", folder / "ids.json", "--layer", "last", "--out", folder / "kv")
         stored = load_file(folder / "kv")
     worst, rounding = 0.0, 0.0
     for i, ids in enumerate(sequences):
-        if not all(torch.equal(passes[0][f"logits.{i}"], other[f"logits.{i}"]) for other in passes):
-            raise RuntimeError("chunks change bits")
         logits, rounded = reference.logits(ids), single.logits(ids)
-        triples = [(passes[0][f"logits.{i}"], rounded, logits)]
+        triples = [(ours[f"logits.{i}"], rounded, logits)]
         if stored:
             triples += zip((stored[f"k.{i}"], stored[f"v.{i}"]), single.kv, reference.kv)
-        worst = max(worst, *(relative(ours, exact) for ours, _, exact in triples))
+        worst = max(worst, *(relative(mine, exact) for mine, _, exact in triples))
         rounding = max(rounding, *(relative(theirs, exact) for _, theirs, exact in triples))
     bound = 1e-4 if options.device != "cpu" else max(2e-5, 3 * rounding) if is_recurrent(c) else 1e-5
-    scale = float(logits.abs().max())
-    check_continuations(options, folder, rng, reference, sequences, bound * scale)
-    check_greedy(options, folder, reference, sequences[1], bound * scale)
+    slack = bound * float(logits.abs().max())
+    check_continuations(options, folder, reference, sequences, slack)
+    check_greedy(options, folder, reference, sequences[1], slack)
     return worst, bound
 
 
-def check_continuations(options, folder, rng, reference, sequences, slack):
+def check_bf16(options, folder, rng, c, w, sequences):
+    """(root mean square error over that of the rounded reference, bound)."""
+    reference, rounded, ours = Reference(c, w), Rounded(c, w), in_chunks(options, folder, rng)
+    errors = [0.0, 0.0]
+    for i, ids in enumerate(sequences):
+        exact = reference.logits(ids)
+        for j, logits in enumerate((ours[f"logits.{i}"], rounded.logits(ids))):
+            errors[j] += float((logits.double() - exact).pow(2).sum())
+    return (errors[0] / errors[1]) ** 0.5, 1.5
+
+
+def check_continuations(options, folder, reference, sequences, slack):
     """Two continuations branch from one context: log-probabilities within twice `slack` each token."""
     context, second = sequences[2][:-9], sequences[1][:7]
     answers = answer(options, folder, "logprobs", {"context": context, "continuations": [sequences[2][-9:], second]})
@@ -434,6 +126,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hayfork", default="build/bin/hayfork")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--cases", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
@@ -443,6 +136,7 @@ def main():
     if options.golden:
         return check_golden(options.golden)
     kept = pathlib.Path(options.keep or tempfile.mkdtemp(prefix="hybrids-"))
+    check, stored = (check_f32, STORED) if options.dtype == "f32" else (check_bf16, [torch.bfloat16])
     n_failed = 0
     for kind in options.kinds.split(","):
         figures = []
@@ -453,10 +147,14 @@ def main():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             config, weights = KINDS[kind](rng)
+            dtype = rng.choice(stored)
+            weights = {name: t.to(dtype).contiguous() for name, t in weights.items()}
             (folder / "config.json").write_text(json.dumps(config, indent=1))
-            save_file({name: t.contiguous() for name, t in weights.items()}, folder / "model.safetensors", metadata={"format": "pt"})
+            save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+            sequences = [[rng.randrange(3, config["vocab_size"]) for _ in range(length)] for length in (1, rng.randrange(2, 64), rng.randrange(64, 230))]
+            (folder / "ids.json").write_text(json.dumps({"ids": sequences}))
             try:
-                worst, bound = measure(options, folder, rng, config, weights)
+                worst, bound = check(options, folder, rng, config, weights, sequences)
                 figures.append(worst)
                 if worst > bound:
                     raise RuntimeError(f"{worst:.2g} above {bound:.2g}")
@@ -465,7 +163,8 @@ def main():
                 n_failed += 1
                 continue
             shutil.rmtree(folder)
-        print(f"{kind:16} {len(figures)} shapes, largest difference {max(figures, default=0):.2g}", flush=True)
+        what = "difference" if options.dtype == "f32" else "error over that of rounding"
+        print(f"{kind:16} {len(figures)} shapes, largest {what} {max(figures, default=0):.2g}", flush=True)
     sys.exit(1 if n_failed else 0)
 
 

@@ -131,7 +131,7 @@ def draw(rng):
 
 
 def probe(options, *words):
-    done = subprocess.run([options.hayfork, "probe", *map(str, words), "--dtype", "f32", "--device", options.device], capture_output=True, text=True)
+    done = subprocess.run([options.hayfork, "probe", *map(str, words), "--dtype", options.dtype, "--device", options.device], capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip())
     return done.stdout
@@ -181,6 +181,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hayfork", default="build/bin/hayfork")
     parser.add_argument("--device", default="cpu")
+    parser.set_defaults(dtype="f32")
     parser.add_argument("--cases", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", default=None, help="folder of the cases that fail")

@@ -331,6 +331,22 @@ class Reference:
         return [self.linear(y * silu(self.linear(x, a + "g_proj")) if gated else y, a + "o_proj")]
 
 
+class Rounded(Reference):
+    """As a bfloat16 engine without fused kernels: every linear, norm and mixer reads and gives bfloat16, the rest is float32."""
+
+    def __init__(self, config, weights):
+        super().__init__(config, weights, torch.float32)
+
+    def linear(self, x, name):
+        return super().linear(x.bfloat16().float(), name).bfloat16().float()
+
+    def norm(self, x, name):
+        return super().norm(x.bfloat16().float(), name).bfloat16().float()
+
+    def mixer(self, i, p, u):
+        return [y.bfloat16().float() for y in super().mixer(i, p, u)]
+
+
 def log_decays(source, layer, n_layers, n_heads):
     """ln γ of each head: a list per layer, or a named rule."""
     if source == "fla":
