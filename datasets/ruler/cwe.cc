@@ -1,5 +1,6 @@
 // common_words_extraction.py: a numbered list in which ten words occur more often than the rest, with one example.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -46,7 +47,8 @@ class CweGenerator : public RulerGenerator {
   }
 
   RulerSample draw(RulerState& state) const override {
-    for (int64_t size = searches_[0].size;;) {
+    int64_t size = searches_[0].size, smallest = std::numeric_limits<int64_t>::max();
+    for (int64_t tries = 0; tries < kMostTries;) {
       RulerSample sample = build(size, state);
       sample.length = tokens(whole(sample)) + task_.tokens_to_generate;
       if (sample.length <= limit()) {
@@ -57,9 +59,13 @@ class CweGenerator : public RulerGenerator {
         }
         return sample;
       }
-      if (size <= kIncrement) does_not_fit(sample.length);
-      size -= kIncrement;
+      smallest = std::min(smallest, sample.length);
+      if (size > kIncrement)
+        size -= kIncrement;
+      else
+        ++tries;
     }
+    does_not_fit(smallest);
   }
 
  private:

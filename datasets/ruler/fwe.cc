@@ -44,16 +44,17 @@ class FweGenerator : public RulerGenerator {
 
   RulerSample draw(RulerState& state) const override {
     const std::vector<std::string> words = vocabulary(state);
-    for (int64_t size = n_words_; size > 0; size -= increment_) {
+    int64_t total = 0;
+    for (int64_t size = n_words_; size > -increment_; size -= increment_) {  // the last one may have no words at all
       RulerSample sample = build(size, words, state);
-      const int64_t total = tokens(whole(sample));
+      total = tokens(whole(sample));
       if (total <= length_) {
         sample.length = total + task_.tokens_to_generate;
         sample.index = state.next++;
         return sample;
       }
     }
-    does_not_fit(options_.max_length + 1);
+    does_not_fit(total + task_.tokens_to_generate);
   }
 
  private:
@@ -73,7 +74,8 @@ class FweGenerator : public RulerGenerator {
   RulerSample build(int64_t n_words, const std::vector<std::string>& words, RulerState& state) const {
     std::vector<std::string> text;
     for (size_t rank = 1; rank <= words.size(); ++rank) {
-      const double times = static_cast<double>(n_words) * std::pow(static_cast<double>(rank), -kAlpha) / kZeta;
+      const double times =
+          static_cast<double>(std::max<int64_t>(0, n_words)) * std::pow(static_cast<double>(rank), -kAlpha) / kZeta;
       text.insert(text.end(), static_cast<size_t>(times), words[rank - 1]);
     }
     permute(text, state);

@@ -1,6 +1,7 @@
 // niah.py: needles among noise lines, essays or other needles.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -63,7 +64,8 @@ class NiahGenerator : public RulerGenerator {
   }
 
   RulerSample draw(RulerState& state) const override {
-    for (int64_t size = searches_[0].size;;) {
+    int64_t size = searches_[0].size, smallest = std::numeric_limits<int64_t>::max();
+    for (int64_t tries = 0; tries < kMostTries;) {
       RulerSample sample = build(size, state);
       sample.length = tokens(counted(sample)) + task_.tokens_to_generate;
       if (sample.length <= limit()) {
@@ -74,9 +76,13 @@ class NiahGenerator : public RulerGenerator {
         ++state.next;
         return sample;
       }
-      if (size <= increment_) does_not_fit(sample.length);
-      size -= increment_;
+      smallest = std::min(smallest, sample.length);
+      if (size > increment_)
+        size -= increment_;
+      else
+        ++tries;
     }
+    does_not_fit(smallest);
   }
 
  private:

@@ -49,6 +49,7 @@ class QaGenerator : public RulerGenerator {
       throw Error(ErrorCode::usage, ErrorSubject::data, "ruler_" + task_.name + " has no more questions",
                   {"", "the file has " + std::to_string(qa_.questions.size()), "ask for fewer samples"});
     const auto own = static_cast<int64_t>(qa_.questions[static_cast<size_t>(state.next)].own.size());
+    int64_t tries = 0;
     for (int64_t size = searches_[0].size;;) {
       // Upstream never ends when ten documents are too many, or fewer than the question's own are left. Here the own
       // ones are kept, whatever they take, and the sample is marked.
@@ -60,7 +61,11 @@ class QaGenerator : public RulerGenerator {
         sample.index = state.next++;
         return sample;
       }
-      size = size > kIncrement ? size - kIncrement : own - 1;
+      const bool draws = size > own && size < static_cast<int64_t>(qa_.documents.size());
+      if (size > kIncrement)
+        size -= kIncrement;
+      else if (!draws || ++tries == kMostTries)
+        size = own - 1;
     }
   }
 

@@ -118,6 +118,8 @@ class RulerGenerator {
     else
       PythonRandom(options_.order_seed.value_or(options_.seed)).shuffle(list);
   }
+  // Upstream draws again and again at its smallest size until a sample fits; here it must within so many draws.
+  static constexpr int64_t kMostTries = 100;
   [[noreturn]] void does_not_fit(int64_t smallest) const;
 
   RulerTask task_;

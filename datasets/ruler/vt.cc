@@ -1,5 +1,6 @@
 // variable_tracking.py: a chain of assignments in noise, with one worked example before it.
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -43,8 +44,9 @@ class VtGenerator : public RulerGenerator {
   }
 
   RulerSample draw(RulerState& state) const override {
-    int64_t smallest = 0;
-    for (int64_t size = searches_.back().size, tries = 0;; ++tries) {
+    int64_t size = searches_.back().size, smallest = std::numeric_limits<int64_t>::max();
+    const int64_t most = is(RulerProtocol::p0) ? 10 * kMostTries : kMostTries;  // p0 never shrinks
+    for (int64_t tries = 0; tries < most;) {
       // Names that collide make upstream's chain builder fail; it then shrinks as if the sample had not fitted.
       if (std::optional<RulerSample> sample = build(size, false, state)) {
         if (!linear()) insert_example(*sample, state);
@@ -54,18 +56,17 @@ class VtGenerator : public RulerGenerator {
           sample->index = state.next++;
           return *std::move(sample);
         }
-        smallest = sample->length;
+        smallest = std::min(smallest, sample->length);
       }
-      // p0 draws again at the same size, for ever if need be.
-      const bool shrinks = !is(RulerProtocol::p0);
-      if ((size <= increment_ || (!shrinks && tries >= kMostTries)) && smallest > 0) does_not_fit(smallest);
-      if (size > increment_ && shrinks) size -= increment_;
+      if (size > increment_ && !is(RulerProtocol::p0))
+        size -= increment_;
+      else
+        ++tries;
     }
+    does_not_fit(smallest);
   }
 
  private:
-  static constexpr int64_t kMostTries = 1000;
-
   static std::string whole(const RulerSample& sample) { return sample.input + sample.answer_prefix; }
 
   // The paper's count holds the answer, as Python prints a list.
@@ -174,17 +175,21 @@ class VtGenerator : public RulerGenerator {
     else
       searches_.push_back(
           fit_size({.increment = 5}, most, 0, [&](int64_t size) { return tokens(whole(must_build(size, true))); }));
-    for (int64_t size = searches_[0].size, tries = 0;; ++tries) {
+    int64_t size = searches_[0].size;
+    for (int64_t tries = 0;;) {
       if (size < 5 || tries >= kMostTries)
         throw Error(ErrorCode::usage, ErrorSubject::general,
                     "ruler_vt's worked example does not fit the 500 tokens it may have",
                     {"", "this tokenizer needs more; no length changes that", "use a tokenizer with longer tokens"});
-      const RulerSample sample = must_build(size, true);
-      if (tokens(whole(sample)) + budget <= most) {
-        example_ = whole(sample) + " " + join(sample.outputs, " ") + (linear() ? "\n\n" : "\n");
+      const std::optional<RulerSample> sample = build(size, true, start_);
+      if (sample && tokens(whole(*sample)) + budget <= most) {
+        example_ = whole(*sample) + " " + join(sample->outputs, " ") + (linear() ? "\n\n" : "\n");
         return;
       }
-      if (!is(RulerProtocol::p0)) size -= 5;
+      if (size > 5 && !is(RulerProtocol::p0))
+        size -= 5;
+      else
+        ++tries;
     }
   }
 
