@@ -91,7 +91,7 @@ class Reference:
         self.w = {name: t.to(dtype) for name, t in weights.items()}
         self.own = config.get("orthros")
         self.type = self.own["backbone_model_type"] if self.own else config["model_type"]
-        self.eps = config.get("rms_norm_eps", config.get("norm_eps", 1e-6))
+        self.eps = config.get("rms_norm_eps", config.get("norm_eps", 1e-5 if self.type == "mamba2" else 1e-6))
         self.centre = 1.0 if self.type == "qwen3_5_text" else 0.0  # zero-centred norm weights
 
     def linear(self, x, name):
@@ -251,7 +251,7 @@ class Reference:
         if kind == "lightning_attention":
             return [self.lightning(i, p + "lightning.", u[0])]
         if kind == "mamba2":
-            return [self.mamba(p + "mamba2.", u[0], {"conv_kernel": 0} | c["mamba2"])]
+            return [self.mamba(p + "mamba2.", u[0], c["mamba2"])]
         if kind == "gated_deltanet":
             own, g = c["gdn"], p + "gdn."
             nq = own.get("num_heads", c["num_attention_heads"])

@@ -19,9 +19,9 @@ class Tensors(dict):
             self[name + ".bias"] = 0.5 * torch.randn(channels)
 
     def steps(self, p, n):
-        """A_log and dt_bias: memories of a few tokens to thousands."""
+        """A_log and dt_bias: memories of a few tokens to thousands, and some heads that forget all at every step."""
         self[p + "A_log"] = 0.5 + 2 * torch.rand(n)
-        self[p + "dt_bias"] = -2 - 4.5 * torch.rand(n)
+        self[p + "dt_bias"] = -2 - 4.5 * torch.rand(n) + 10 * (torch.rand(n) < 0.1)
 
     def affine(self, name, n):
         self[name + ".scale"] = 1 + 0.4 * torch.randn(n)
@@ -80,6 +80,11 @@ def chance(rng, p=0.5):
     return rng.random() < p
 
 
+def thin(rng, own, **defaults):
+    """Leaves out some of the keys that only repeat their default."""
+    return {key: value for key, value in own.items() if key not in defaults or value != defaults[key] or chance(rng)}
+
+
 def sizes(rng):
     return {"vocab_size": rng.randrange(50, 300), "hidden_size": rng.choice([24, 40, 48, 64, 100, 120]), "num_hidden_layers": rng.randrange(1, 7),
             "tie_word_embeddings": chance(rng, 0.4), "max_position_embeddings": 4096, "bos_token_id": 1, "eos_token_id": 2,
@@ -91,22 +96,28 @@ def draw_mamba(rng, H):
     expand = rng.choice([1, 2, 3])
     P = rng.choice([p for p in range(1, 65) if expand * H % p == 0 and expand * H // p <= 24])
     n = expand * H // P
-    own = {"expand": expand, "head_dim": P, "state_size": rng.choice([1, 5, 8, 16, 33, 64]), "n_groups": rng.choice([g for g in (1, 2, 3, 4, 6) if n % g == 0]),
+    own = {"expand": expand, "head_dim": P, "state_size": rng.choice([1, 5, 8, 16, 33, 64, 128]), "n_groups": rng.choice([g for g in (1, 2, 3, 4, 6) if n % g == 0]),
            "conv_kernel": rng.choice([0, 2, 3, 4, 7]), "use_conv_bias": chance(rng), "use_bias": chance(rng, 0.3), "norm_before_gate": chance(rng)}  # fmt: skip
     if chance(rng):
         own["dt_limit"] = rng.choice([[0.0, 0.05], [0.02, 0.4], [0.01, float("inf")]])
     return own
 
 
-def draw_lightning(rng, c):
-    own = {"num_kv_heads": rng.choice([1, 2, 3])}
-    own |= {"num_heads": own["num_kv_heads"] * rng.choice([1, 2, 3, 5]), "head_dim": rng.choice([7, 8, 14, 16, 24, 64, c["head_dim"]])}
-    own |= {"qkv_act": rng.choice(["silu", "none"]), "qk_norm": chance(rng), "scale": rng.choice(["none", "rsqrt_head_dim"]),
-            "output_norm": rng.choice(["all", "head", "none"]), "output_gate": rng.choice(["sigmoid", "none"])}  # fmt: skip
-    own["rope"] = own["head_dim"] % 2 == 0 and chance(rng)
+def thin_mamba(rng, own):
+    return thin(rng, own, expand=2, head_dim=64, state_size=128, n_groups=1, conv_kernel=4, use_conv_bias=True, use_bias=False, norm_before_gate=False)
+
+
+def draw_lightning(rng, n, kv, d):
+    """The mixer of a model whose softmax layers have n heads of d channels and kv K/V heads."""
+    kv = rng.choice([1, 2, 3, kv])
+    own = {"num_heads": rng.choice([1, 2, 3, 5]) * kv if n % kv or chance(rng) else n, "num_kv_heads": kv, "head_dim": rng.choice([7, 8, 14, 16, 24, 64, d]),
+           "qkv_act": rng.choice(["silu", "none"]), "qk_norm": chance(rng), "rope": chance(rng), "scale": rng.choice(["none", "rsqrt_head_dim"]),
+           "output_norm": rng.choice(["all", "head", "none"]), "output_gate": rng.choice(["sigmoid", "none"])}  # fmt: skip
+    if own["head_dim"] % 2:
+        own["rope"] = False
     if own["output_norm"] == "none":  # keeps the stream finite
         own |= {"scale": "rsqrt_head_dim", "qk_norm": True}
-    return {key: value for key, value in own.items() if chance(rng, 0.9) or key in ("num_heads", "num_kv_heads", "output_norm", "scale", "qk_norm")}
+    return own
 
 
 def draw_hybrid(rng, kinds=("full_attention", "sliding_attention", "lightning_attention", "gated_deltanet", "mamba2")):
@@ -129,19 +140,25 @@ def draw_hybrid(rng, kinds=("full_attention", "sliding_attention", "lightning_at
         if chance(rng, 0.4):
             c[key] = [[entry() for _ in range(kv)] if kind in softmax and chance(rng) else None for kind in types]
     if "lightning_attention" in types:
-        c["lightning"] = draw_lightning(rng, c)
-        heads = c["lightning"]["num_heads"]
-        lists = [[round(-(rng.random() ** 4), 6) for _ in range(heads)] if kind == "lightning_attention" else None for kind in types]
+        lightning = draw_lightning(rng, n, kv, d)
+        c["lightning"] = thin(rng, lightning, num_heads=n, num_kv_heads=kv, head_dim=d, qkv_act="silu", qk_norm=False, rope=False, scale="none",
+                              output_norm="all", output_gate="sigmoid")  # fmt: skip
+        heads = lightning["num_heads"]
+        lists = [[round(-(rng.random() ** 4) * rng.choice([1, 1, 1, 40]), 6) for _ in range(heads)] if kind == "lightning_attention" else None for kind in types]
         c["lightning_log_decay"] = rng.choice(["fla", "minimax", "retnet", lists, lists])
     if "gated_deltanet" in types:
         nk = rng.choice([1, 2, 3])
         nv = nk * rng.choice([1, 1, 2, 3])
         nq = rng.choice([nk, nv, nv * 2, nv * 3])
-        c["gdn"] = {"num_heads": nq, "num_k_heads": nk, "num_v_heads": nv, "head_k_dim": rng.choice([5, 8, 14, 16, 24, 46, 64]),
-                    "head_v_dim": rng.choice([3, 8, 14, 16, 40, 46]), "conv_size": rng.choice([0, 2, 3, 4, 6]), "use_gate": chance(rng, 0.7),
-                    "allow_neg_eigval": chance(rng, 0.4)}  # fmt: skip
+        if chance(rng, 0.2):
+            nq = nk = nv = n
+        gdn = {"num_heads": nq, "num_k_heads": nk, "num_v_heads": nv, "head_k_dim": rng.choice([5, 8, 14, 16, 24, 46, 64]),
+               "head_v_dim": rng.choice([3, 8, 14, 16, 40, 46]), "conv_size": rng.choice([0, 2, 3, 4, 6]), "use_gate": chance(rng, 0.7),
+               "allow_neg_eigval": chance(rng, 0.4)}  # fmt: skip
+        c["gdn"] = thin(rng, gdn, num_heads=n, num_k_heads=nq, num_v_heads=nk, head_v_dim=gdn["head_k_dim"], conv_size=0, use_gate=True, allow_neg_eigval=False)
     if "mamba2" in types:
-        c["mamba2"] = draw_mamba(rng, H)
+        mamba = draw_mamba(rng, H)
+        c["mamba2"] = thin_mamba(rng, mamba)
     w.ends(c)
     for i, kind in enumerate(types):
         p = f"model.layers.{i}."
@@ -151,19 +168,17 @@ def draw_hybrid(rng, kinds=("full_attention", "sliding_attention", "lightning_at
             if c["attention_sinks"]:
                 w[p + "self_attn.sinks"] = 1.5 * torch.randn(n)
         elif kind == "lightning_attention":
-            own, a = c["lightning"], p + "lightning."
-            hd = own.setdefault("head_dim", d)
+            own, a, hd = lightning, p + "lightning.", lightning["head_dim"]
             w.attention(a, H, own["num_heads"], own["num_kv_heads"], hd, normed=own["qk_norm"])
-            if own.get("output_gate", "sigmoid") == "sigmoid":
+            if own["output_gate"] == "sigmoid":
                 w.matrix(a + "g_proj", own["num_heads"] * hd, H)
             if own["output_norm"] != "none":
                 w.norm(a + "o_norm", hd if own["output_norm"] == "head" else own["num_heads"] * hd)
         elif kind == "gated_deltanet":
-            own = c["gdn"]
-            w.delta(p + "gdn.", H, own["num_heads"], own["num_k_heads"], own["num_v_heads"], own["head_k_dim"], own["head_v_dim"], own["conv_size"], own["use_gate"])
+            w.delta(p + "gdn.", H, nq, nk, nv, gdn["head_k_dim"], gdn["head_v_dim"], gdn["conv_size"], gdn["use_gate"])
         else:
-            w.mamba(p + "mamba2.", H, c["mamba2"])
-    return c, w
+            w.mamba(p + "mamba2.", H, mamba)
+    return thin(rng, c, attention_sinks=False, qk_norm=False, nope_layer_types=[], tie_word_embeddings=False, hidden_act="silu"), w
 
 
 def draw_minicpm(rng):
@@ -186,9 +201,10 @@ def put_orthros(rng, c, w, eligible, recurrent, width):
     own = {"version": 1, "backbone_model_type": c["model_type"], "window_size": rng.choice([1, 2, 3, 7, 16, 33, 64, 500]), "scale_offset": chance(rng, 0.8),
            "scale_offset_stage": rng.choice(["pre_norm", "post_norm"]), "layers": layers,
            "gdn": {"query_conv": "bypass", "query_act": rng.choice(["silu", "none"]), "query_affine": chance(rng), "read": rng.choice(["after_write", "before_write"])}}  # fmt: skip
+    own["gdn"] = thin(rng, own["gdn"], query_conv="bypass", query_act="silu", query_affine=False, read="after_write")
     if not recurrent:
         del own["gdn"]
-    elif own["gdn"]["query_affine"]:
+    elif own["gdn"].get("query_affine", False):
         for p, channels in recurrent:
             w.affine(p + "q_affine.output", channels)
     if own["scale_offset"]:
@@ -207,8 +223,7 @@ def draw_orthros_hybrid(rng):
         return all(x == -1 for x in windows) if windows else types[i] == "full_attention"
 
     eligible = [i for i, kind in enumerate(types) if kind != "gated_deltanet" and all_full(i)]
-    gdn = c.get("gdn")
-    recurrent = [(f"model.layers.{i}.gdn.", gdn["num_heads"] * gdn["head_k_dim"]) for i, kind in enumerate(types) if kind == "gated_deltanet"]
+    recurrent = [(f"model.layers.{i}.gdn.", len(w[f"model.layers.{i}.gdn.q_proj.weight"])) for i, kind in enumerate(types) if kind == "gated_deltanet"]
     put_orthros(rng, c, w, eligible, recurrent, c["num_attention_heads"] * c["head_dim"])
     return c, w
 
@@ -310,18 +325,22 @@ def draw_fla(rng, family):
             if family == "gla":
                 w.matrix(a + "gk_proj.0", 16, H)
                 w.matrix(a + "gk_proj.1", K * kv // n, 16, bias=True)
-    return c, w
+                w[a + "gk_proj.1.bias"] -= 150.0 * (torch.rand(K * kv // n) < 0.1)
+    expand = {"gla": (0.5, 1), "retnet": (1, 2)}.get(family, (None, 2))
+    return thin(rng, c, num_kv_heads=None, intermediate_size=None, hidden_ratio=2 if family == "retnet" else 4, norm_eps=1e-6, expand_k=expand[0],
+                expand_v=expand[1], num_v_heads=None, use_gate=True, use_short_conv=True, conv_size=4, allow_neg_eigval=False, qk_norm=False,
+                output_gate_activation="swish", use_output_gate=True, clamp_min=None, tie_word_embeddings=False), w  # fmt: skip
 
 
 def draw_mamba2(rng):
     c, w = sizes(rng), Tensors()
     own = draw_mamba(rng, c["hidden_size"]) | {"D_has_hdim": chance(rng, 0.3)}
-    c |= {"model_type": "mamba2", "norm_eps": rng.choice([1e-6, 1e-5, 1e-3]), "hidden_act": "silu"} | own
+    c |= {"model_type": "mamba2", "norm_eps": rng.choice([1e-6, 1e-5, 1e-3]), "hidden_act": "silu"} | thin_mamba(rng, own)
     w.ends(c, "backbone.embeddings", "backbone.norm_f")
     for i in range(c["num_hidden_layers"]):
         w.norm(f"backbone.layers.{i}.norm", c["hidden_size"])
         w.mamba(f"backbone.layers.{i}.mixer.", c["hidden_size"], own, own["D_has_hdim"])
-    return c, w
+    return thin(rng, c, norm_eps=1e-5, D_has_hdim=False, tie_word_embeddings=False), w
 
 
 KINDS = {"hybrid": draw_hybrid, "orthros_hybrid": draw_orthros_hybrid, "orthros_h": draw_orthros_h, "minicpm": draw_minicpm, "mamba2": draw_mamba2}
