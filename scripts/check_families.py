@@ -157,6 +157,7 @@ def gemma4_text(rng):
         shared = rng.randrange(1, 3)
         if {t for t in types[n - shared:]} <= set(types[: n - shared]):
             c |= {"num_kv_shared_layers": shared, "use_double_wide_mlp": rng.random() < 0.5}
+            c["hidden_size_per_layer_input"] = 12  # transformers 5.24 cannot run shared layers without
     if rng.random() < 0.5:
         c |= {"enable_moe_block": True, "num_experts": rng.choice([4, 6]), "top_k_experts": rng.choice([1, 2, 3]),
               "moe_intermediate_size": rng.choice([16, 24])}  # fmt: skip
