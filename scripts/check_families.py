@@ -4,10 +4,11 @@
     scripts/check_families.py [--hayfork build/bin/hayfork] [--families qwen3,gemma2] [--cases 10] [--seed 0] [--keep FOLDER]
 
 Each case draws a shape (heads and groups of any ratio, widths that divide by nothing, windows, layer mixtures, RoPE
-scalings, biases, softcaps, experts …) and weights, saves them with transformers, computes logits there in float64 and
-asks `hayfork probe logits` and `probe generate` for float32 ones: the largest difference over the largest logit must stay
-below 1e-5 (2e-5 with recurrent layers), and the greedy continuation must be the same unless two logits are nearer than
-that. Exit status 1 if a case fails; its folder is kept. Needs torch, transformers and safetensors.
+scalings, biases, softcaps, experts …) and weights, saves them with transformers and gives the files a form met in the wild
+(checkpoint_forms.py: older keys, wrappers, types, shards …), computes logits there in float64 and asks `hayfork probe
+logits` and `probe generate` for float32 ones: the largest difference over the largest logit must stay below 1e-5 (2e-5
+with recurrent layers), and the greedy continuation must be the same unless two logits are nearer than that. Exit status 1
+if a case fails; its folder is kept. Needs torch, transformers and safetensors.
 """
 import argparse
 import json
@@ -22,7 +23,9 @@ import torch
 import transformers
 
 transformers.utils.logging.disable_progress_bar()
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+
+import checkpoint_forms
 
 MAX_LENGTH = 192
 N_GREEDY = 12
@@ -87,8 +90,12 @@ def layer_types(rng, n, kinds):
 
 
 def some_windows(rng, c, widths):
-    return {"use_sliding_window": True, "sliding_window": rng.choice(widths),
-            "layer_types": layer_types(rng, c["num_hidden_layers"], ["full_attention", "sliding_attention"])}  # fmt: skip
+    n = c["num_hidden_layers"]
+    out = {"use_sliding_window": True, "sliding_window": rng.choice(widths), "layer_types": layer_types(rng, n, ["full_attention", "sliding_attention"])}
+    if rng.random() < 0.5:  # as transformers 4 could say it
+        first = out["max_window_layers"] = rng.randrange(n + 1)
+        out["layer_types"] = ["full_attention"] * first + ["sliding_attention"] * (n - first)
+    return out
 
 
 def qwen2(rng):
@@ -281,27 +288,6 @@ def fill(model, generator):
             p.copy_(draw / (p.shape[-1] if "embed" not in name else 1) ** 0.5)
 
 
-def pack_experts(folder, model, generator):
-    """The experts of a saved gpt_oss model become random MXFP4 blocks, in the file and, expanded, in `model`."""
-    values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
-    values = torch.cat([values, -values])
-    tensors = load_file(folder / "model.safetensors")
-    for name, p in model.named_parameters():
-        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
-            continue
-        E, n_in, n_out = p.shape
-        blocks = torch.randint(256, (E, n_out, n_in // 32, 16), generator=generator, dtype=torch.uint8)
-        scales = torch.randint(120, 124, (E, n_out, n_in // 32), generator=generator, dtype=torch.uint8)
-        pairs = torch.stack([values[(blocks & 15).long()], values[(blocks >> 4).long()]], -1).flatten(-2)
-        p.copy_((pairs * torch.exp2(scales.float() - 127)[..., None]).flatten(-2).transpose(1, 2))
-        del tensors[name]
-        tensors |= {name + "_blocks": blocks, name + "_scales": scales}
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "lm_head"]}
-    (folder / "config.json").write_text(json.dumps(config))
-
-
 def run_hayfork(options, *words):
     done = subprocess.run([options.hayfork, "probe", *words, "--dtype", "f32", "--device", "cpu"], capture_output=True, text=True)
     if done.returncode != 0:
@@ -364,19 +350,17 @@ def main():
                 refused += 1
                 continue
             fill(model, torch.Generator().manual_seed(case + 1000 * options.seed))
-            model.save_pretrained(folder)
-            if family == "gpt_oss_mxfp4":
-                pack_experts(folder, model, torch.Generator().manual_seed(case))
+            forms = checkpoint_forms.save(folder, model, family, rng, torch.Generator().manual_seed(case))
             ids = [[rng.randrange(3, config.vocab_size) for _ in range(n)] for n in (rng.randrange(70, MAX_LENGTH), rng.randrange(1, 70), 1)]
             try:
                 worst, same = difference(options, folder, model.double(), ids)
             except RuntimeError as error:
-                print(f"{family} {case}: {error}\n  {json.dumps(fields)}", flush=True)
+                print(f"{family} {case}: {error}\n  {json.dumps(fields)} {forms}", flush=True)
                 n_failed += 1
                 continue
             figures.append(worst)
             if worst > bound or not same:
-                print(f"{family} {case}: {worst:.2g}, greedy {'same' if same else 'DIFFERENT'}\n  {json.dumps(fields)}", flush=True)
+                print(f"{family} {case}: {worst:.2g}, greedy {'same' if same else 'DIFFERENT'}\n  {json.dumps(fields)} {forms}", flush=True)
                 n_failed += 1
             else:
                 shutil.rmtree(folder)
