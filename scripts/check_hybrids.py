@@ -11,9 +11,10 @@ gla, retnet, mamba2, the middle three also with softmax layers of their own. Eac
 they are stored in. Compared: logits at every position, in float64 here and in float32 by `hayfork probe logits`, in chunks
 of three sizes that may differ in no bit; log-probabilities of two continuations of one context; a greedy continuation; K
 and V of the last layer under Orthros. Largest difference over the largest value: at most 1e-5, with recurrent layers 2e-5
-or three times what the reference itself loses in float32, 1e-4 on a GPU. Under `--dtype bf16`: the chunks, and a
-root mean square error of at most 1.5 times that of the reference when it rounds every linear, norm and mixer to bfloat16.
-Exit status 1 if a case fails; its folder is kept. Needs torch and safetensors.
+or ten times what the reference itself loses in float32 (a norm right after a state that holds almost nothing magnifies
+rounding), 1e-4 on a GPU. Under `--dtype bf16`: the chunks, and a root mean square error of at most 1.5 times that of the
+reference when it rounds every linear, norm and mixer to bfloat16. Exit status 1 if a case fails; its folder is kept. Needs
+torch and safetensors.
 """
 import argparse
 import json
@@ -70,7 +71,7 @@ def check_f32(options, folder, rng, c, w, sequences):
             triples += zip((stored[f"k.{i}"], stored[f"v.{i}"]), single.kv, reference.kv)
         worst = max(worst, *(relative(mine, exact) for mine, _, exact in triples))
         rounding = max(rounding, *(relative(theirs, exact) for _, theirs, exact in triples))
-    bound = 1e-4 if options.device != "cpu" else max(2e-5, 3 * rounding) if is_recurrent(c) else 1e-5
+    bound = 1e-4 if options.device != "cpu" else max(2e-5, 10 * rounding) if is_recurrent(c) else 1e-5
     slack = bound * float(logits.abs().max())
     check_continuations(options, folder, reference, sequences, slack)
     check_greedy(options, folder, reference, sequences[1], slack)
@@ -164,7 +165,8 @@ def main():
                 continue
             shutil.rmtree(folder)
         what = "difference" if options.dtype == "f32" else "error over that of rounding"
-        print(f"{kind:16} {len(figures)} shapes, largest {what} {max(figures, default=0):.2g}", flush=True)
+        figures.sort()
+        print(f"{kind:16} {len(figures)} shapes, largest {what} {', '.join(f'{x:.2g}' for x in figures[: -4 : -1])}", flush=True)
     sys.exit(1 if n_failed else 0)
 
 
