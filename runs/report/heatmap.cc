@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "runs/pairing.h"
 
 namespace hayfork::runs {
 namespace {
@@ -99,6 +100,25 @@ HeatGrid difference(const HeatGrid& base, const HeatGrid& candidate) {
       }
       out.cells.push_back(cell);
     }
+  return out;
+}
+
+HeatGrid difference(const HeatGrid& base, const HeatGrid& candidate, const TaskPairs& pairs) {
+  HeatGrid out = difference(base, candidate);
+  for (HeatCell& cell : out.cells) {
+    cell.value.reset();
+    cell.n = 0;
+  }
+  for (const Pair& pair : pairs.pairs) {
+    if (!pair.cand->depth_pct || !pair.cand->ctx_len) continue;
+    const auto r = std::lower_bound(out.depths.begin(), out.depths.end(), *pair.cand->depth_pct) - out.depths.begin();
+    const auto c = std::lower_bound(out.lengths.begin(), out.lengths.end(), *pair.cand->ctx_len) - out.lengths.begin();
+    HeatCell& cell = out.at(static_cast<size_t>(r), static_cast<size_t>(c));
+    cell.value = cell.value.value_or(0) + *pair.cand->value - *pair.base->value;
+    ++cell.n;
+  }
+  for (HeatCell& cell : out.cells)
+    if (cell.value) *cell.value /= static_cast<double>(cell.n);
   return out;
 }
 

@@ -15,6 +15,8 @@
 
 namespace hayfork::runs {
 
+struct TaskPairs;  // runs/pairing.h
+
 struct HeatCell {
   std::optional<double> value;  // mean of the samples that count; empty when there are none
   int64_t n = 0;                // those samples
@@ -37,8 +39,10 @@ struct HeatGrid {
 HeatGrid make_grid(std::string title, std::string subtitle, std::span<const GridCell> cells);
 // Gives all the same lengths and depths; cells that a grid lacks are empty.
 void align_axes(std::vector<HeatGrid>& grids);
-// candidate − base, on the cells that both have.
+// candidate − base, on the cells that both have: of their means.
 HeatGrid difference(const HeatGrid& base, const HeatGrid& candidate);
+// The same over the samples that both runs answered, n counting them: what one run alone has answered moves no cell.
+HeatGrid difference(const HeatGrid& base, const HeatGrid& candidate, const TaskPairs& pairs);
 // Means over samples (cells weighted by n), so that they equal the task's aggregates; empty where no cell has a value.
 std::optional<double> grid_mean(const HeatGrid& grid);
 std::optional<double> row_mean(const HeatGrid& grid, size_t row);

@@ -15,10 +15,14 @@ bool has_grid(const std::vector<runs::GridCell>& cells) {
 TaskGrid task_grid(runs::Store& store, const runs::RunView& view, const runs::RunTaskView& task,
                    const std::string& metric) {
   const std::string shown = metric.empty() ? task.task.primary_metric : metric;
-  const std::vector<runs::GridCell> cells =
-      store.grid(task.row.id, shown == task.task.primary_metric ? std::string() : shown);
-  return {runs::make_grid(view.model.name, view.model.arch_label.value_or(""), cells), task.task.name, shown,
-          view.run.run_id, view.model.name};
+  const std::string asked = shown == task.task.primary_metric ? std::string() : shown;
+  const std::vector<runs::GridCell> cells = store.grid(task.row.id, asked);
+  return {runs::make_grid(view.model.name, view.model.arch_label.value_or(""), cells),
+          task.task.name,
+          shown,
+          view.run.run_id,
+          view.model.name,
+          store.scores(task.row.id, asked)};
 }
 
 std::string grid_text(const std::vector<runs::HeatGrid>& grids, const runs::HeatOptions& options,

@@ -15,6 +15,7 @@ namespace hayfork::cli {
 struct TaskGrid {
   runs::HeatGrid grid;
   std::string task, metric, run_id, model;
+  std::vector<runs::ScoreRow> scores;  // of its samples, as Store::scores gives them
 };
 
 // Whether a task has a length × depth grid worth drawing: samples with both, at two depths or more.

@@ -9,6 +9,7 @@
 #include "cli/grid_view.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "runs/pairing.h"
 #include "runs/report/length_curve.h"
 
 namespace hayfork::cli {
@@ -168,7 +169,10 @@ int run(const HeatmapOptions& options, Console& console) {
                   {.why = fmt::format("these runs have {}", found.size()), .next = "name RUN:TASK twice"});
     }
     how.is_difference = true;
-    grids.push_back(runs::difference(found[0].grid, found[1].grid));
+    const runs::TaskPairs pairs = runs::pair_rows(std::move(found[0].scores), std::move(found[1].scores), true);
+    if (pairs.pairs.empty()) console.note("no sample is in both: the difference is that of the cells' means");
+    grids.push_back(pairs.pairs.empty() ? runs::difference(found[0].grid, found[1].grid)
+                                        : runs::difference(found[0].grid, found[1].grid, pairs));
     grids[0].title = found[1].grid.title + " − " + found[0].grid.title;
   } else {
     for (TaskGrid& grid : found) grids.push_back(std::move(grid.grid));
@@ -185,7 +189,8 @@ Action declare_heatmap(Flags& flags) {
   flags.group("What to draw");
   flags.text("metric", options->metric, "NAME", "Default: the task's primary one.").configurable = false;
   flags.choice("by", options->by, {"model", "run"}, "What the titles name.").configurable = false;
-  flags.toggle("diff", options->difference, "The second minus the first.").configurable = false;
+  flags.toggle("diff", options->difference, "The second minus the first, over the samples that both have.")
+      .configurable = false;
   flags.toggle("curve", options->curve, "Scores over length with their intervals, and the effective length.")
       .configurable = false;
   flags.real("threshold", options->threshold, "PERCENT", "Where RULER's line is drawn under --curve.").configurable =

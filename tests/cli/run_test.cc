@@ -91,6 +91,7 @@ TEST_F(RunTest, GivesResultsAndAGrid) {
   EXPECT_GT(fs::file_size(svg), 1000u);
   EXPECT_GT(fs::file_size(png), 1000u);
   EXPECT_THAT(hayfork({"heatmap", "--db", db()}).out, HasSubstr("512"));
+  EXPECT_THAT(hayfork({"heatmap", "@last", "@last", "--diff", "--db", db()}).out, HasSubstr("+0.00"));
   EXPECT_EQ(hayfork({"heatmap", "@last:nonsense", "--db", db()}).status, 2);
   EXPECT_EQ(hayfork({"heatmap", "--db", db(), "-o", "x.gif"}).status, 2);
 }

@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "base/error.h"
+#include "runs/pairing.h"
 
 namespace hayfork::runs {
 namespace {
@@ -148,6 +149,28 @@ TEST(Difference, HasValuesWhereBothHave) {
   const std::string svg = heatmap_svg(std::vector{d}, {.is_difference = true});
   EXPECT_THAT(svg, HasSubstr(">\u22120.25</text>"));
   EXPECT_THAT(svg, HasSubstr("fill=\"#fddbc7\""));
+}
+
+ScoreRow answered(const std::string& doc, double depth, std::optional<double> value) {
+  ScoreRow row;
+  row.doc_sha256 = doc;
+  row.ctx_len = 1024;
+  row.depth_pct = depth;
+  row.ok = value.has_value();
+  row.value = value;
+  return row;
+}
+
+// The cells' means would say that the candidate is better: it has answered the easy document alone.
+TEST(Difference, IsOverTheSamplesThatBothHave) {
+  const HeatGrid a{"a", "", {0, 50}, {1024}, {{0.5, 2}, {1.0, 1}}}, b{"b", "", {0, 50}, {1024}, {{1.0, 1}, {0.0, 1}}};
+  const TaskPairs pairs = pair_rows({answered("d1", 0, 0.0), answered("d2", 0, 1.0), answered("d3", 50, 1.0)},
+                                    {answered("d1", 0, {}), answered("d2", 0, 1.0), answered("d4", 50, 0.0)}, true);
+  const HeatGrid d = difference(a, b, pairs);
+  EXPECT_EQ(*d.at(0, 0).value, 0);
+  EXPECT_EQ(d.at(0, 0).n, 1);
+  EXPECT_FALSE(d.at(1, 0).value);
+  EXPECT_EQ(*difference(a, b).at(0, 0).value, 0.5);
 }
 
 TEST(MakeGrid, LeavesOutWhatHasNoPlace) {

@@ -65,9 +65,7 @@ void panel(Html& html, const HeatGrid& grid, const HeatOptions& options) {
 using CellKey = std::pair<double, int64_t>;
 
 // Pairs of each cell tested together, Benjamini and Hochberg over the cells: which are marked.
-std::set<CellKey> significant_cells(PageContext& page, const Shown& base, const Shown& cand) {
-  const TaskPairs pairs = pair_rows(page.store.scores(base.task->row.id), page.store.scores(cand.task->row.id),
-                                    cand.task->task.higher_is_better);
+std::set<CellKey> significant_cells(const TaskPairs& pairs) {
   std::map<CellKey, std::vector<Pair>> cells;
   for (const Pair& pair : pairs.pairs) {
     if (pair.cand->ctx_len && pair.cand->depth_pct) cells[{*pair.cand->depth_pct, *pair.cand->ctx_len}].push_back(pair);
@@ -108,9 +106,11 @@ void differences(PageContext& page, const std::vector<Shown>& shown, const std::
   const HeatGrid& from = grids[static_cast<size_t>(base - shown.begin())];
   for (size_t i = 0; i < shown.size(); ++i) {
     if (shown.begin() + static_cast<std::ptrdiff_t>(i) == base || !comparable(*base, shown[i])) continue;
-    HeatGrid grid = difference(from, grids[i]);
+    const TaskPairs pairs = pair_rows(page.store.scores(base->task->row.id), page.store.scores(shown[i].task->row.id),
+                                      shown[i].task->task.higher_is_better);
+    HeatGrid grid = pairs.pairs.empty() ? difference(from, grids[i]) : difference(from, grids[i], pairs);
     if (grid.cells.empty()) continue;
-    const std::set<CellKey> marked = significant_cells(page, *base, shown[i]);
+    const std::set<CellKey> marked = significant_cells(pairs);
     for (size_t r = 0; r < grid.depths.size(); ++r) {
       for (size_t c = 0; c < grid.lengths.size(); ++c)
         grid.at(r, c).marked = marked.contains({grid.depths[r], grid.lengths[c]});
