@@ -100,7 +100,7 @@ class Ruler : public Task {
                                           {"sources", data_.sha256}});
     engine::GenerateRequest request;
     // A template may spell its own BOS: there is never a second one.
-    const bool bos = text_.add_bos && !text_.chat && text_.tokenizer->bos_id() &&
+    const bool bos = text_.add_bos && !form_.is_chat() && text_.tokenizer->bos_id() &&
                      (drawn.ids.empty() || drawn.ids.front() != *text_.tokenizer->bos_id());
     if (bos) request.prompt.push_back(*text_.tokenizer->bos_id());
     request.prompt.insert(request.prompt.end(), drawn.ids.begin(), drawn.ids.end());
@@ -252,7 +252,7 @@ class Ruler : public Task {
                                             {"prefix_used", form_.prefix_used},
                                             {"tokens_to_generate", form_.max_new_tokens},
                                             {"threshold", form_.threshold},
-                                            {"add_bos", text_.add_bos && !text_.chat},
+                                            {"add_bos", text_.add_bos && !form_.is_chat()},
                                             {"system", text_.system},
                                             {"sources", json::parse(data_.digests_json)}});
   }

@@ -44,11 +44,12 @@ std::string lm_eval_name(const std::string& name) {
 
 void pick_template(RulerForm& form, const TaskOptions& options, const TextContext& text) {
   const auto given = extra_text(options, "template");
-  form.template_key = given.value_or(text.chat ? "chat" : "base");
-  if (form.is_lm_eval() && given && *given != "base")
+  form.template_key = given.value_or(text.chat ? std::string(kRulerChat) : "base");
+  if (form.is_lm_eval() && given && *given != "base" && !form.is_chat())
     refuse("lm-eval's variant has no templates of RULER's", "--template " + *given,
            "leave it out, or use --chat-template");
-  if (text.chat && !given) {
+  if (form.is_chat()) {
+    if (!text.chat) refuse("--template chat is the checkpoint's own template", "", "add --chat-template");
     form.frame = make_frame(text, "", "", "");
     form.text = form.frame.before + std::string(kPlace) + form.frame.after;
     if (form.text.find('{') != form.text.rfind('{') || form.text.find('}') != form.text.rfind('}'))
@@ -58,7 +59,8 @@ void pick_template(RulerForm& form, const TaskOptions& options, const TextContex
   }
   const char* known = ruler_model_template(form.template_key);
   if (known == nullptr) {
-    const std::vector<std::string> keys = ruler_template_keys();
+    std::vector<std::string> keys = ruler_template_keys();
+    keys.emplace_back(kRulerChat);
     extra_choice(options, "template", keys, "base");
   }
   form.text = known;
@@ -117,7 +119,7 @@ RulerForm read_ruler_form(const datasets::RulerTask& task, const TaskOptions& op
   form.max_new_tokens = form.prefix_used ? task.tokens_to_generate : kLongAnswer;
   form.match_part = task.match_part && !form.is_lm_eval();  // there the part metric is the share that was found
   form.official = !options.seed && form.permutation == "official" && !form.is_lm_eval() &&
-                  form.template_key != "qwen-chatml" && (form.template_key != "chat" || form.name == "p2");
+                  form.template_key != "qwen-chatml" && (!form.is_chat() || form.name == "p2");
   return form;
 }
 
@@ -144,7 +146,7 @@ datasets::RulerOptions RulerForm::generator_options(int64_t length, const engine
 
 std::string RulerForm::prompt(const RulerSample& sample) const {
   if (!prefix_used) return frame.before + sample.input + frame.after;
-  if (template_key != "chat") return sample.input + sample.answer_prefix;
+  if (!is_chat()) return sample.input + sample.answer_prefix;
   // The prefix begins the assistant's turn.
   return frame.before + sample.input + frame.after + std::string(trimmed(sample.answer_prefix));
 }

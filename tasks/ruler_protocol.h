@@ -4,12 +4,15 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "datasets/ruler/ruler.h"
 #include "tasks/ruler.h"
 #include "tasks/text_ids.h"
 
 namespace hayfork::tasks {
+
+constexpr std::string_view kRulerChat = "chat";  // the template that is the checkpoint's own
 
 struct RulerForm {
   std::string name;                // p0, p1, p2, lm-eval
@@ -25,6 +28,7 @@ struct RulerForm {
   bool official = true;
 
   bool is_lm_eval() const { return name == "lm-eval"; }
+  bool is_chat() const { return template_key == kRulerChat; }
   uint64_t first_seed() const { return seed.value_or(is_lm_eval() ? 0 : 42); }
   // For one length. p2 takes the template's tokens off it.
   datasets::RulerOptions generator_options(int64_t length, const engine::Tokenizer& tokenizer) const;

@@ -224,6 +224,23 @@ TEST_F(RulerSmall, ProtocolsContradictingOthersAreRefused) {
   EXPECT_NE(refusal({{"threshold", "120"}}).find("percentage"), std::string::npos);
 }
 
+// RULER's own templates stand in a run of chats too, with the BOS that a chat's text would have spelled.
+TEST_F(RulerSmall, ATemplateThatIsNamedStandsInsteadOfTheCheckpointsOwn) {
+  options.extra["template"] = "chat";
+  EXPECT_THROW(make_task("ruler_fwe", options, text), Error);
+  text.chat = [](std::span<const ChatMessage> messages, bool) { return "<u>" + messages[0].content + "<a>"; };
+  text.add_bos = true;
+  const auto begin = [&] {
+    const Sample s = make_task("ruler_fwe", options, text)->sample(0);
+    return std::pair(prompt(s).front() == *tokenizer.bos_id(), tokenizer.decode(prompt(s)).find("<u>"));
+  };
+  EXPECT_EQ(begin(), std::pair(false, size_t{0}));
+  options.extra["template"] = "base";
+  EXPECT_EQ(begin(), std::pair(true, std::string::npos));
+  options.extra.erase("template");
+  EXPECT_EQ(begin(), std::pair(false, size_t{0}));
+}
+
 TEST_F(RulerSmall, TheProtocolIsInTheTaskAndItsRows) {
   for (const auto& [key, name, protocol] : {std::tuple{"protocol", "p0", "ruler/p0/fwe"},
                                             {"protocol", "p1", "ruler/p1/fwe"},
