@@ -9,12 +9,12 @@ Kinds: `hybrid` (every mixer and switch of hayfork_hybrid in any order of layers
 (Orthros over it and over qwen3_5_text), minicpm, and the layouts of flash-linear-attention: transformer, gated_deltanet,
 gla, retnet, mamba2, the middle three also with softmax layers of their own. Each case draws a shape, weights and the type
 they are stored in. Compared: logits at every position, in float64 here and in float32 by `hayfork probe logits`, in chunks
-of three sizes that may differ in no bit; log-probabilities of two continuations of one context; a greedy continuation; K
-and V of the last layer under Orthros. Largest difference over the largest value: at most 1e-5, with recurrent layers 2e-5
-or ten times what the reference itself loses in float32 (a norm right after a state that holds almost nothing magnifies
-rounding), 1e-4 on a GPU. Under `--dtype bf16`: the chunks, and a root mean square error of at most 1.5 times that of the
-reference when it rounds every linear, norm and mixer to bfloat16. Exit status 1 if a case fails; its folder is kept. Needs
-torch and safetensors.
+of three sizes that may differ in no bit; log-probabilities of continuations that branch from one context, together and
+alone with the same bits; a greedy continuation; K and V of the last layer under Orthros. Largest difference over the
+largest value: at most 1e-5, with recurrent layers 2e-5 or ten times what the reference itself loses in float32 (a norm
+right after a state that holds almost nothing magnifies rounding), 1e-4 on a GPU. Under `--dtype bf16`: the chunks, and a
+root mean square error of at most 1.5 times that of the reference when it rounds every linear, norm and mixer to bfloat16.
+Exit status 1 if a case fails; its folder is kept. Needs torch and safetensors.
 """
 import argparse
 import json
@@ -35,10 +35,10 @@ N_GREEDY = 8
 STORED = [torch.float32, torch.float32, torch.bfloat16, torch.float16]
 
 
-def answer(options, folder, verb, request):
+def answers(options, folder, verb, requests, *words):
     path = folder / f"{verb}.jsonl"
-    path.write_text(json.dumps(request) + "\n")
-    return json.loads(probe(options, verb, "--model", folder, "--requests", path))
+    path.write_text("".join(json.dumps(request) + "\n" for request in requests))
+    return [json.loads(line) for line in probe(options, verb, "--model", folder, "--requests", path, *words).splitlines()]
 
 
 def is_recurrent(c):
@@ -90,19 +90,26 @@ def check_bf16(options, folder, rng, c, w, sequences):
 
 
 def check_continuations(options, folder, reference, sequences, slack):
-    """Two continuations branch from one context: log-probabilities within twice `slack` each token."""
-    context, second = sequences[2][:-9], sequences[1][:7]
-    answers = answer(options, folder, "logprobs", {"context": context, "continuations": [sequences[2][-9:], second]})
-    for tail, found in zip((sequences[2][-9:], second), answers["token_logprobs"]):
-        rows = reference.logits(context + tail[:-1])[len(context) - 1 :].log_softmax(-1)
-        want = rows[torch.arange(len(tail)), torch.tensor(tail)]
-        if (torch.tensor(found).double() - want).abs().max() > 2 * slack:
-            raise RuntimeError(f"continuation: {found} instead of {want.tolist()}")
+    """Continuations branch from one context and from its middle: log-probabilities within twice `slack` each token, and the
+    same bits when nothing is shared, one at a time, backwards and on one thread."""
+    longest, tails = sequences[2], [sequences[2][-9:], sequences[1][:7]]
+    context = longest[:-9]
+    requests = [{"context": context, "continuations": tails}, {"context": longest[:33], "continuations": [longest[33:60]]}]
+    found = answers(options, folder, "logprobs", requests)
+    alone = answers(options, folder, "logprobs", requests, "--prefix-reuse", "off", "--order", "reverse", "--batch-size", 1, "--threads", 1)
+    if found != alone:
+        raise RuntimeError("continuations: other bits when computed alone")
+    for request, given in zip(requests, found):
+        for tail, values in zip(request["continuations"], given["token_logprobs"]):
+            rows = reference.logits(request["context"] + tail[:-1])[len(request["context"]) - 1 :].log_softmax(-1)
+            want = rows[torch.arange(len(tail)), torch.tensor(tail)]
+            if (torch.tensor(values).double() - want).abs().max() > 2 * slack:
+                raise RuntimeError(f"continuation: {values} instead of {want.tolist()}")
 
 
 def check_greedy(options, folder, reference, prompt, slack):
     ids = list(prompt)
-    for token in answer(options, folder, "generate", {"prompt": prompt, "max_new_tokens": N_GREEDY, "ignore_eos": True})["ids"]:
+    for token in answers(options, folder, "generate", [{"prompt": prompt, "max_new_tokens": N_GREEDY, "ignore_eos": True}])[0]["ids"]:
         last = reference.logits(ids)[-1]
         if float(last.max() - last[token]) > 2 * slack:
             raise RuntimeError(f"greedy: {token} instead of {int(last.argmax())} after {len(ids)} tokens, {float(last.max() - last[token]):.2g} below")
