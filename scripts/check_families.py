@@ -6,9 +6,10 @@
 Each case draws a shape (heads and groups of any ratio, widths that divide by nothing, windows, layer mixtures, RoPE
 scalings, biases, softcaps, experts …) and weights, saves them with transformers and gives the files a form met in the wild
 (checkpoint_forms.py: older keys, wrappers, types, shards …), computes logits there in float64 and asks `hayfork probe
-logits` and `probe generate` for float32 ones: the largest difference over the largest logit must stay below 1e-5 (2e-5
-with recurrent layers), and the greedy continuation must be the same unless two logits are nearer than that. Exit status 1
-if a case fails; its folder is kept. Needs torch, transformers and safetensors.
+logits` and `probe generate` for float32 ones: the largest difference over the largest logit must stay below 1e-5 (with
+recurrent layers 2e-5 or ten times what transformers itself loses in float32: some shapes magnify rounding), and the greedy
+continuation must be the same unless two logits are nearer than 1e-5. Exit status 1 if a case fails; its folder is kept.
+Needs torch, transformers and safetensors.
 """
 import argparse
 import json
@@ -296,23 +297,26 @@ def run_hayfork(options, *words):
 
 
 def difference(options, folder, model, ids):
-    """Largest difference over the largest logit, and whether the greedy continuation is the same."""
+    """Largest difference over the largest logit: ours and transformers' own in float32; whether the greedy continuation is the same."""
     (folder / "ids.json").write_text(json.dumps({"ids": ids}))
     run_hayfork(options, "logits", "--model", str(folder), "--ids-file", str(folder / "ids.json"), "--out", str(folder / "ours.safetensors"))
     ours = load_file(folder / "ours.safetensors")
-    worst = 0.0
+    worst, rounding = 0.0, 0.0
+    single = [model(torch.tensor([row]), use_cache=False).logits[0].double() for row in ids]
+    model.double()
     for i, row in enumerate(ids):
         theirs = model(torch.tensor([row]), use_cache=False).logits[0].double()
         worst = max(worst, float((ours[f"logits.{i}"].double() - theirs).abs().max() / theirs.abs().max()))
+        rounding = max(rounding, float((single[i] - theirs).abs().max() / theirs.abs().max()))
     prompt, greedy = list(ids[0]), []
     request = {"prompt": prompt, "max_new_tokens": N_GREEDY, "ignore_eos": True}
     answer = json.loads(run_hayfork(options, "generate", "--model", str(folder), "--requests", write_request(folder, request)))
     for token in answer["ids"]:
         last = model(torch.tensor([prompt + greedy]), use_cache=False).logits[0, -1].double()
         if int(last.argmax()) != token and float(last.max() - last[token]) > 1e-5 * float(last.abs().max()):
-            return worst, False
+            return worst, rounding, False
         greedy.append(token)
-    return worst, len(greedy) == N_GREEDY
+    return worst, rounding, len(greedy) == N_GREEDY
 
 
 def write_request(folder, request):
@@ -353,13 +357,13 @@ def main():
             forms = checkpoint_forms.save(folder, model, family, rng, torch.Generator().manual_seed(case))
             ids = [[rng.randrange(3, config.vocab_size) for _ in range(n)] for n in (rng.randrange(70, MAX_LENGTH), rng.randrange(1, 70), 1)]
             try:
-                worst, same = difference(options, folder, model.double(), ids)
+                worst, rounding, same = difference(options, folder, model, ids)
             except RuntimeError as error:
                 print(f"{family} {case}: {error}\n  {json.dumps(fields)} {forms}", flush=True)
                 n_failed += 1
                 continue
             figures.append(worst)
-            if worst > bound or not same:
+            if worst > (bound if bound < 2e-5 else max(bound, 10 * rounding)) or not same:
                 print(f"{family} {case}: {worst:.2g}, greedy {'same' if same else 'DIFFERENT'}\n  {json.dumps(fields)} {forms}", flush=True)
                 n_failed += 1
             else:
