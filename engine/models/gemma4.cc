@@ -45,6 +45,19 @@ LayerShape global_shape(const Config& c, const Shape& base, bool k_is_v, int32_t
   return s;
 }
 
+// All global layers rotate by one table, so they must agree. The head size of a model without global layers is `base`.
+int32_t global_head_dim(const Config& c, const std::vector<LayerShape>& layers, int32_t base) {
+  int32_t found = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (!layers[i].global) continue;
+    if (found != 0 && layers[i].head_dim != found)
+      c.fail("per_layer_config", fmt::format("full-attention layer {} has heads of {} channels, one before it of {}", i,
+                                             layers[i].head_dim, found));
+    found = layers[i].head_dim;
+  }
+  return found == 0 ? base : found;
+}
+
 Gemma4Shape read_gemma4(const FamilyInput& input) {
   const Config& c = input.config;
   Gemma4Shape s{.base = read_shape(input, {.tied = true, .act = "gelu_pytorch_tanh", .act_key = "hidden_activation"})};
@@ -150,11 +163,8 @@ ModelSpec build_gemma4(const FamilyInput& input) {
   ModelSpec model = llama_frame(input, s.base, "gemma4_text", kNorm);
   model.embed_multiplier = static_cast<float>(std::sqrt(static_cast<double>(s.base.hidden)));
   model.logit_softcap = static_cast<float>(c.number("final_logit_softcapping", 0, 1e9, 0));
-  int32_t global_head_dim = s.base.head_dim;
-  for (const LayerShape& layer : s.layers) {
-    if (layer.global) global_head_dim = layer.head_dim;
-  }
-  model.ropes = {read_rope(c, "full_attention", global_head_dim, s.base.max_positions, {.base = 1e6}),
+  const int32_t wide = global_head_dim(c, s.layers, s.base.head_dim);
+  model.ropes = {read_rope(c, "full_attention", wide, s.base.max_positions, {.base = 1e6}),
                  read_rope(c, "sliding_attention", s.base.head_dim, s.base.max_positions, {.base = 1e4})};
   const int64_t width = c.integer("hidden_size_per_layer_input", 0, kMaxWidth, 256);
   if (width > 0) {

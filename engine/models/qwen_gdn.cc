@@ -88,7 +88,8 @@ ConfigKeys gdn_keys() {
 }
 
 ConfigKeys with_moe(const ConfigKeys& keys) {
-  return with(keys, {"num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size"});
+  return with(keys, {"num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size",
+                     "shared_expert_intermediate_size"});
 }
 
 // Grouped projections: in_proj_qkvz has, per key head, [q | k | v | z], in_proj_ba [b | a]; value heads of a key head

@@ -114,6 +114,29 @@ TEST(HybridConfig, RefusesDecaysOutOfRange) {
               HasSubstr("lightning_log_decay"));
 }
 
+TEST(Gemma4Config, FullLayersShareOneHeadSize) {
+  EXPECT_EQ(outcome(config_of("gemma4_ple")), "accepted");
+  json config = config_of("gemma4_ple");  // its full layers have an entry each in per_layer_config
+  config["layer_types"][0] = "full_attention";
+  EXPECT_THAT(outcome(config), HasSubstr("per_layer_config"));
+  config["per_layer_config"]["0"] = config["per_layer_config"]["1"];
+  EXPECT_EQ(outcome(config), "accepted");
+}
+
+TEST(MixtureConfig, EachFamilyTakesBothNamesOfTheCount) {
+  for (const char* name : {"qwen3_moe", "qwen3_next"}) {
+    json config = config_of(name);
+    config.erase("num_local_experts");
+    config.erase("num_experts");
+    for (const char* key : {"num_experts", "num_local_experts"}) {
+      json one = config;
+      one[key] = 4;
+      EXPECT_EQ(outcome(one), "accepted") << name << ' ' << key;
+    }
+    EXPECT_EQ(outcome(config), "accepted") << name;  // the class's default
+  }
+}
+
 TEST(MixtureConfig, RefusesCountsThatDoNotFit) {
   EXPECT_THAT(with("qwen3_moe", "/num_experts_per_tok", 5), HasSubstr("5 experts a token, but there are 4"));
   EXPECT_THAT(with("qwen3_moe", "/num_local_experts", 0), HasSubstr("num_local_experts"));
