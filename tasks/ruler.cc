@@ -46,7 +46,10 @@ class Ruler : public Task {
     data_ = load_ruler_data(task_, options);
     cap_samples(options, name);
     describe(name);
-    check_shortest();
+    // The smallest samples are larger from 4096 on.
+    check_length(lengths_.front());
+    const auto large = std::lower_bound(lengths_.begin(), lengths_.end(), kFourThousand);
+    if (large != lengths_.end() && large != lengths_.begin()) check_length(*large);
   }
 
   const TaskInfo& info() const override { return info_; }
@@ -176,11 +179,10 @@ class Ruler : public Task {
   }
 
   // A length that cannot work is refused before anything runs.
-  void check_shortest() {
-    const int64_t length = lengths_.front();
+  void check_length(int64_t length) {
     try {
       // Where little fits, a later sample may be the one that does not.
-      const int64_t n = length < kFourThousand ? std::min<int64_t>(samples_, 50) : 1;
+      const int64_t n = length <= 2 * kFourThousand ? std::min<int64_t>(samples_, 50) : 1;
       for (int64_t i = 0; i < n; ++i) note_clamped(length, series(length).get(i).sample);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::usage || error.subject() != ErrorSubject::general) throw;
@@ -190,7 +192,8 @@ class Ruler : public Task {
       if (!smallest) throw;
       throw Error(ErrorCode::usage, ErrorSubject::general, error.summary(),
                   {"template " + form_.template_key, "prompt and answer of its smallest samples must fit",
-                   "the smallest workable length is " + std::to_string(*smallest)});
+                   "the smallest workable length " + std::string(length < kFourThousand ? "" : "from 4096 on ") +
+                       "is " + std::to_string(*smallest)});
     }
   }
 

@@ -184,6 +184,17 @@ TEST_F(RulerSmall, WhatCannotWorkIsRefused) {
   EXPECT_NE(refusal("ruler_niah_single_2").find("--essays"), std::string::npos);
   EXPECT_NE(refusal("ruler_qa_2").find("--hotpotqa"), std::string::npos);
   EXPECT_NE(refusal("ruler_cwe").find("--english-words"), std::string::npos);
+  // Its smallest samples are larger from 4096 on: 3000 works, and 4096 is refused beside it.
+  std::ofstream english(dir.path() / "english.json");
+  for (int i = 0; i < 5000; ++i) english << (i == 0 ? '{' : ',') << '"' << i << "\":\"w" << i << '"';
+  english << '}' << std::flush;
+  options.extra["english-words"] = (dir.path() / "english.json").string();
+  options.lengths = {3000};
+  EXPECT_EQ(refusal("ruler_cwe"), "nothing was refused");
+  options.lengths = {3000, 4096};
+  EXPECT_NE(refusal("ruler_cwe").find("length 4096 is too small for ruler_cwe"), std::string::npos);
+  EXPECT_NE(refusal("ruler_cwe").find("the smallest workable length from 4096 on is "), std::string::npos);
+  options.lengths = {4096};
   options.extra["template"] = "meta-lama3";
   EXPECT_NE(refusal("ruler_vt").find("unknown template"), std::string::npos);
   EXPECT_NE(refusal("ruler_niah_single1").find("did you mean ruler_niah_single_1"), std::string::npos);
