@@ -101,8 +101,13 @@ std::vector<float> read_log_decay(const HybridInput& in, size_t i, int32_t n_hea
     return logs;
   }
   const auto lists = c.number_lists(kKey, -1e9, 0);
-  if (lists.size() != in.types.size() || !lists[i] || lists[i]->size() != static_cast<size_t>(n_heads))
-    c.fail(kKey, fmt::format("want {} entries, with {} numbers ≤ 0 for layer {}", in.types.size(), n_heads, i));
+  if (lists.size() != in.types.size())
+    c.fail(kKey, fmt::format("want {} entries, found {}", in.types.size(), lists.size()));
+  for (size_t layer = 0; layer < lists.size(); ++layer) {
+    const size_t found = lists[layer] ? lists[layer]->size() : 0;
+    if (found != static_cast<size_t>(n_heads) && (lists[layer] || layer == i))
+      c.fail(kKey, fmt::format("want {} numbers for layer {}, found {}", n_heads, layer, found));
+  }
   return {lists[i]->begin(), lists[i]->end()};
 }
 

@@ -109,7 +109,12 @@ TEST(HybridConfig, RefusesDecaysOutOfRange) {
   const auto lists = [&](const json& third) { return json{none, none, none, third, none, none}; };
   EXPECT_EQ(with("hybrid_mixed", "/lightning_log_decay", lists({-1, -1, -1, 0})), "accepted");
   EXPECT_THAT(with("hybrid_mixed", "/lightning_log_decay", lists({-1, -1, -1, 0.5})), HasSubstr("found 0.5"));
-  EXPECT_THAT(with("hybrid_mixed", "/lightning_log_decay", lists({-1, -1})), HasSubstr("4 numbers"));
+  EXPECT_THAT(with("hybrid_mixed", "/lightning_log_decay", lists({-1, -1})),
+              HasSubstr("4 numbers for layer 3, found 2"));
+  EXPECT_THAT(with("hybrid_mixed", "/lightning_log_decay", lists(none)), HasSubstr("4 numbers for layer 3, found 0"));
+  EXPECT_THAT(with("hybrid_mixed", "/lightning_log_decay", json::array({none})), HasSubstr("want 6 entries, found 1"));
+  EXPECT_THAT(with("hybrid_mixed", "/lightning_log_decay", {none, none, none, {-1, -1, -1, -1}, {-1}, none}),
+              HasSubstr("4 numbers for layer 4, found 1"));
   EXPECT_THAT(with("hybrid_mixed", "/lightning_log_decay", lists({{{"__float__", "NaN"}}, -1, -1, 0})),
               HasSubstr("lightning_log_decay"));
 }
