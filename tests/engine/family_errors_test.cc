@@ -45,6 +45,54 @@ std::string with(const std::string& name, const std::string& pointer, const json
   return outcome(config);
 }
 
+// Where the values of a document are.
+void add_pointers(const json& value, const std::string& at, std::vector<std::string>& found) {
+  if (!at.empty()) found.push_back(at);
+  if (!value.is_structured()) return;
+  for (const auto& [key, child] : value.items()) add_pointers(child, at + '/' + key, found);
+}
+
+TEST(EveryFamily, TakesOrNamesKeysThatAreGoneOrOfAnyType) {
+  const std::vector<json> values{nullptr,
+                                 true,
+                                 0,
+                                 -1,
+                                 3,
+                                 1.5,
+                                 INT64_MAX,
+                                 INT64_MIN,
+                                 1e300,
+                                 "x",
+                                 json::array(),
+                                 json::object(),
+                                 {1},
+                                 json{{"a", 1}},
+                                 json{{"__float__", "NaN"}}};
+  int n_refused = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(test::source_dir() / "tests/golden/models")) {
+    const json config = config_of(entry.path().filename().string());
+    std::vector<std::string> pointers;
+    add_pointers(config, "", pointers);
+    for (const std::string& pointer : pointers) {
+      SCOPED_TRACE(entry.path().filename().string() + pointer);
+      const json::json_pointer leaf(pointer);
+      json changed = config;
+      for (const json& value : values) {
+        changed[leaf] = value;
+        n_refused += outcome(changed) == "accepted" ? 0 : 1;
+      }
+      json& parent = changed[leaf.parent_pointer()];
+      if (parent.is_array()) {
+        parent.erase(static_cast<size_t>(std::stoi(leaf.back())));
+      } else {
+        parent.erase(leaf.back());
+      }
+      n_refused += outcome(changed) == "accepted" ? 0 : 1;
+    }
+  }
+  EXPECT_GT(n_refused, 1000);
+}
+
 TEST(HybridConfig, IsStrict) {
   EXPECT_EQ(outcome(config_of("hybrid_mixed")), "accepted");
   EXPECT_THAT(with("hybrid_mixed", "/anything", nullptr), HasSubstr("anything"));
