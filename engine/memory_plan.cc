@@ -102,15 +102,15 @@ int64_t total_bytes(std::span<const int32_t> amounts, std::span<const int64_t> b
   return total;
 }
 
-MemoryPlan plan_passes(const Model& model, const Context& context, const MemoryLimits& limits) {
+MemoryPlan plan_passes(const Model& model, const Context& context, const MemoryLimits& limits, int64_t held) {
   MemoryPlan plan;
   const bool cpu = context.device() == Device::cpu;
   plan.chunk = limits.chunk > 0 ? limits.chunk : (cpu ? kChunkCpu : kChunkCuda);
   plan.batch_size = limits.batch_size > 0 ? limits.batch_size : (cpu ? kBatchCpu : kBatchCuda);
   const int64_t budget =
-      limits.bytes > 0
-          ? limits.bytes
-          : static_cast<int64_t>((cpu ? kFreeShareCpu : kFreeShareCuda) * static_cast<double>(context.free_bytes()));
+      limits.bytes > 0 ? limits.bytes
+                       : static_cast<int64_t>((cpu ? kFreeShareCpu : kFreeShareCuda) *
+                                              (static_cast<double>(context.free_bytes()) + static_cast<double>(held)));
   const auto scratch = [&] {
     const int64_t decode_rows = int64_t{plan.batch_size} * (model.two_streams() ? 2 : 1);
     const int64_t wanted = plan.chunk + int64_t{plan.batch_size};

@@ -60,8 +60,9 @@ struct MemoryPlan {
 // Bytes of one unit of each kind.
 std::vector<int64_t> kind_bytes(std::span<const StateSpec> specs, DType kv_dtype);
 
-// The first half of the plan: rows of a pass and what is left for the cache.
-MemoryPlan plan_passes(const Model& model, const Context& context, const MemoryLimits& limits);
+// The first half of the plan: rows of a pass and what is left for the cache. `held`: bytes of a cache that is there
+// and will be used again or given back; where memory is measured they count as free.
+MemoryPlan plan_passes(const Model& model, const Context& context, const MemoryLimits& limits, int64_t held = 0);
 // Room for parked blocks: where base rows see windows in every layer and nothing else is kept.
 int64_t parking_bytes(const Model& model, const Context& context, const MemoryLimits& limits);
 // What passes of this agenda can take at most: short lists fill no pass.

@@ -160,8 +160,7 @@ void Scheduler::run(std::span<const Work> works, const AnswerSink& sink, const S
 // Answers what it can of round.todo. False when the run was stopped.
 bool Scheduler::run_round(Round& round, const StopFlag& stop) {
   if (context_.device() == Device::cpu) cache_.reset();  // costs nothing to make anew, and gives its pages back
-  MemoryPlan plan = plan_passes(model_, context_, round.limits);
-  if (cache_ && round.limits.bytes == 0) plan.cache_budget_bytes += cache_->bytes();  // its memory can be had again
+  MemoryPlan plan = plan_passes(model_, context_, round.limits, cache_ ? cache_->bytes() : 0);
   const Agenda agenda(round.works, round.todo, agenda_limits(round.prefix_reuse));
   plan.reach_tokens = reach_tokens(agenda, round.prefix_reuse);
   for (const auto& [index, failure] : agenda.refused()) round.emit({.index = index, .result = failure, .effort = {}});
