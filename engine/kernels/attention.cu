@@ -9,6 +9,7 @@ namespace hayfork::engine::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kMaxPerThread = 4;  // columns of values
 
 // A query in shared memory, rounded up: what stands behind it is written while it is read, and shares no 16 bytes.
 __host__ __device__ constexpr int shared_columns(int dim) {
@@ -35,7 +36,6 @@ __global__ void __launch_bounds__(kThreads) plain_kernel(AttentionCall call) {
   float* scores = shared + shared_columns(call.k_dim);  // [kBlockTokens]
   __shared__ float tile_max;
   for (int d = threadIdx.x; d < call.k_dim; d += kThreads) query[d] = load(q + d);
-  constexpr int kMaxPerThread = 4;  // v_dim ≤ 512
   float acc[kMaxPerThread] = {};
   float m = -INFINITY, l = 0;
   for (int tile = first / kBlockTokens; tile <= row.pos / kBlockTokens; ++tile) {
@@ -96,7 +96,12 @@ void attention(Context& base, const Pass& pass, Matrix o, Matrix q, const KvLaye
                const AttentionParams& params) {
   if (pass.rows.empty()) return;
   CudaContext& context = of(base);
-  HAY_CHECK(q.rows == static_cast<int64_t>(pass.rows.size()) && layer.v_dim <= 512);
+  HAY_CHECK(q.rows == static_cast<int64_t>(pass.rows.size()));
+  if (layer.v_dim > kThreads * kMaxPerThread) {
+    throw Error(ErrorCode::unsupported, ErrorSubject::model, "attention heads are too wide for the CUDA backend",
+                {.why = std::to_string(layer.v_dim) + " columns, at most " + std::to_string(kThreads * kMaxPerThread),
+                 .next = "--device cpu"});
+  }
   AttentionCall call{};
   call.q = q.data;
   call.o = o.data;

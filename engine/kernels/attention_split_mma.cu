@@ -1,7 +1,8 @@
 // Split-KV attention with mma.sync (compute capability 8.0 and later), bf16 in, float32 sums: decode rows and output
-// rows, in units of (sequence item, kv head, segment of keys); each warp takes 16 keys of every page of the segment;
-// warps, then segments (attention_merge.cu), are merged in ascending order (rulings A4). Rows of one sequence, an
-// Orthros pair or the options of a question, read its keys and values together.
+// rows, in units of (sequence item, kv head, segment of keys); each warp takes 16 keys of every page of the segment
+// (heads wider than 128: two warps, for half of the values' columns each); warps, then segments (attention_merge.cu),
+// are merged in ascending order (rulings A4). Rows of one sequence, an Orthros pair or the options of a question, read
+// its keys and values together.
 #include <algorithm>
 #include <climits>
 #include <mutex>
@@ -11,7 +12,7 @@
 namespace hayfork::engine::cuda {
 namespace {
 
-constexpr int kSplitWarps = 4;
+constexpr int kKeyWarps = 4;          // 16 keys of a page each
 constexpr int kSplitSlab = 512;       // items a launch
 constexpr int kDecodeSegment = 256;   // keys; a function of nothing: part of the numerics
 constexpr int kOutputSegment = 4096;  // prefill-kind output rows (rulings A4)
@@ -24,7 +25,10 @@ template <int D>
 constexpr int kSplitBlocks = D > 128  ? 1
                              : D > 64 ? 2
                                       : 3;
-constexpr int kSplitThreads = kSplitWarps * 32;
+template <int D>
+constexpr int kSplitAcross = D > 128 ? 2 : 1;  // warps for the same keys
+template <int D>
+constexpr int kSplitThreads = kKeyWarps* kSplitAcross<D> * 32;
 
 // One segment of one item and kv head.
 struct Unit {
@@ -69,17 +73,18 @@ __device__ inline void go_to_unit(Unit& unit, const AttentionCall& call, const P
 }
 
 template <int D>
-__global__ void __launch_bounds__(kSplitThreads, kSplitBlocks<D>)
+__global__ void __launch_bounds__(kSplitThreads<D>, kSplitBlocks<D>)
     split_kernel(AttentionCall call, Partials partials, int first_item, int n_items, int first_row) {
-  constexpr int kStages = kSplitStages<D>;
+  constexpr int kStages = kSplitStages<D>, kThreads = kSplitThreads<D>, kColumns = D / kSplitAcross<D>;
   constexpr uint32_t kTileBytes = kPage * D * 2;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int warp = threadIdx.x / 32 % kKeyWarps, part = threadIdx.x / 32 / kKeyWarps, lane = threadIdx.x % 32,
+            g = lane / 4, t = lane % 4;
 
   // Units before each item.
   __shared__ int bounds[kSplitSlab + 1];
-  __shared__ int warp_sums[kSplitWarps];
+  __shared__ int warp_sums[kThreads / 32];
   __shared__ bool adds[16];
-  for (int base = 0, before = 0; base < n_items; base += kSplitThreads) {
+  for (int base = 0, before = 0; base < n_items; base += kThreads) {
     const int i = base + static_cast<int>(threadIdx.x);
     int count = i < n_items ? (call.pass.items[first_item + i].max_pos / partials.segment + 1) * call.n_kv : 0;
     int sum = count;
@@ -88,12 +93,12 @@ __global__ void __launch_bounds__(kSplitThreads, kSplitBlocks<D>)
       const int other = __shfl_up_sync(~0u, sum, offset);
       if (lane >= offset) sum += other;
     }
-    if (lane == 31) warp_sums[warp] = sum;
+    if (lane == 31) warp_sums[threadIdx.x / 32] = sum;
     __syncthreads();
     int total = 0;
 #pragma unroll
-    for (int w = 0; w < kSplitWarps; ++w) {
-      if (w < warp) sum += warp_sums[w];
+    for (int w = 0; w < kThreads / 32; ++w) {
+      if (w < static_cast<int>(threadIdx.x) / 32) sum += warp_sums[w];
       total += warp_sums[w];
     }
     if (i < n_items) bounds[i] = before + sum - count;
@@ -107,7 +112,7 @@ __global__ void __launch_bounds__(kSplitThreads, kSplitBlocks<D>)
   extern __shared__ __align__(128) unsigned char shared[];
   const uint32_t pages = shared_address(shared);  // [stage][keys, values]
   float2* warp_ml = reinterpret_cast<float2*>(shared + kStages * 2 * kTileBytes);
-  static_assert(kSplitWarps * 16 * D * sizeof(float) <= 2 * kTileBytes);
+  static_assert(kKeyWarps * 16 * D * sizeof(float) <= 2 * kTileBytes);
 
   // Pages of the block's units, one after the other: the next one to fetch, its table entry read a step ahead.
   Unit ahead;
@@ -130,11 +135,11 @@ __global__ void __launch_bounds__(kSplitThreads, kSplitBlocks<D>)
       const bf* k = static_cast<const bf*>(call.k) + block;
       const bf* v = static_cast<const bf*>(call.v) + block;
       if (call.k_dim == D && valid >= kPage) {
-        copy_whole_page<D, kSplitThreads>(to, k, threadIdx.x);
-        copy_whole_page<D, kSplitThreads>(to + kTileBytes, v, threadIdx.x);
+        copy_whole_page<D, kThreads>(to, k, threadIdx.x);
+        copy_whole_page<D, kThreads>(to + kTileBytes, v, threadIdx.x);
       } else {
-        copy_page<D>(to, k, call.k_dim, valid, threadIdx.x, kSplitThreads);
-        copy_page<D>(to + kTileBytes, v, call.k_dim, valid, threadIdx.x, kSplitThreads);
+        copy_page<D>(to, k, call.k_dim, valid, threadIdx.x, kThreads);
+        copy_page<D>(to + kTileBytes, v, call.k_dim, valid, threadIdx.x, kThreads);
       }
       ++fetched;
       if (++ahead_page < ahead.end_page) {
@@ -205,7 +210,7 @@ __global__ void __launch_bounds__(kSplitThreads, kSplitBlocks<D>)
       read_item = unit.index;
       read_head = unit.kv_head;
       read_q0 = q0;
-      float o[D / 8][4] = {};
+      float o[kColumns / 8][4] = {};  // columns part · kColumns …
       RowState state[2];
       // Of every page a warp takes its own 16 keys: fixed by absolute position.
       const int key_in_page = warp * 16;
@@ -268,16 +273,17 @@ __global__ void __launch_bounds__(kSplitThreads, kSplitBlocks<D>)
         const uint32_t a0 = pack_bf16(s[0][0], s[0][1]), a1 = pack_bf16(s[0][2], s[0][3]);
         const uint32_t a2 = pack_bf16(s[1][0], s[1][1]), a3 = pack_bf16(s[1][2], s[1][3]);
 #pragma unroll
-        for (int n = 0; n < D / 8; ++n) {
+        for (int n = 0; n < kColumns / 8; ++n) {
           o[n][0] *= scale_old[0];
           o[n][1] *= scale_old[0];
           o[n][2] *= scale_old[1];
           o[n][3] *= scale_old[1];
         }
 #pragma unroll
-        for (int n = 0; n < D / 16; ++n) {
+        for (int n = 0; n < kColumns / 16; ++n) {
           uint32_t b[4];
-          load_matrix_x4_transposed(b, v_tile + tile_offset<D>(key_in_page + lane % 16, n * 2 + lane / 16));
+          const int chunk = part * kColumns / 8 + n * 2 + lane / 16;
+          load_matrix_x4_transposed(b, v_tile + tile_offset<D>(key_in_page + lane % 16, chunk));
           mma_bf16(o[2 * n], a0, a1, a2, a3, b[0], b[1]);
           mma_bf16(o[2 * n + 1], a0, a1, a2, a3, b[2], b[3]);
         }
@@ -293,27 +299,27 @@ __global__ void __launch_bounds__(kSplitThreads, kSplitBlocks<D>)
         if (q0 + g + i * 8 >= n_queries) continue;
         // A row's segments behind its window are not added up.
         const bool in = first[i] < unit.end_page * kPage && pos[i] >= unit.first_page * kPage;
-        if (t == 0 && warp == 0) adds[g + i * 8] = in;
+        if (t == 0 && threadIdx.x < 32) adds[g + i * 8] = in;
         if (!in) continue;
-        if (t == 0) warp_ml[warp * 16 + g + i * 8] = {state[i].m, l};
+        if (t == 0 && part == 0) warp_ml[warp * 16 + g + i * 8] = {state[i].m, l};
 #pragma unroll
-        for (int n = 0; n < D / 8; ++n) {
-          *reinterpret_cast<float2*>(warp_o + (warp * 16 + g + i * 8) * D + n * 8 + 2 * t) = {o[n][2 * i],
-                                                                                              o[n][2 * i + 1]};
+        for (int n = 0; n < kColumns / 8; ++n) {
+          float* const to = warp_o + (warp * 16 + g + i * 8) * D + part * kColumns + n * 8 + 2 * t;
+          *reinterpret_cast<float2*>(to) = {o[n][2 * i], o[n][2 * i + 1]};
         }
       }
       __syncthreads();
       const int n_here = min(16, n_queries - q0);
-      for (int e = threadIdx.x; e < n_here * D; e += kSplitThreads) {
+      for (int e = threadIdx.x; e < n_here * D; e += kThreads) {
         const int query = q0 + e / D, d = e % D;
         if (!adds[e / D]) continue;
         float m = -INFINITY;
 #pragma unroll
-        for (int w = 0; w < kSplitWarps; ++w) m = fmaxf(m, warp_ml[w * 16 + e / D].x);
+        for (int w = 0; w < kKeyWarps; ++w) m = fmaxf(m, warp_ml[w * 16 + e / D].x);
         const float base = m == -INFINITY ? 0.f : m;
         float l = 0, sum = 0;
 #pragma unroll
-        for (int w = 0; w < kSplitWarps; ++w) {
+        for (int w = 0; w < kKeyWarps; ++w) {
           const float2 ml = warp_ml[w * 16 + e / D];
           const float factor = power_of_two((ml.x - base) * kLog2E);
           l += ml.y * factor;
@@ -333,7 +339,7 @@ __global__ void __launch_bounds__(kSplitThreads, kSplitBlocks<D>)
 template <int D>
 void launch_split(CudaContext& context, const AttentionCall& call) {
   constexpr size_t kPages = static_cast<size_t>(kSplitStages<D>) * 2 * kPage * D * sizeof(bf);
-  constexpr size_t kShared = kPages + kSplitWarps * 16 * sizeof(float2);
+  constexpr size_t kShared = kPages + kKeyWarps * 16 * sizeof(float2);
   static std::once_flag once;
   std::call_once(once, [] {
     HAY_CUDA(
@@ -358,7 +364,8 @@ void launch_split(CudaContext& context, const AttentionCall& call) {
       const int first_row = context.split_item(first_item).first;
       const SplitItem last = context.split_item(first_item + n - 1);
       const int n_rows = last.first + last.n - first_row;
-      launch_early(context, split_kernel<D>, blocks, kSplitThreads, kShared, call, partials, first_item, n, first_row);
+      launch_early(context, split_kernel<D>, blocks, kSplitThreads<D>, kShared, call, partials, first_item, n,
+                   first_row);
       attention_merge(context, call, partials, first_row, n_rows);
     }
   }
