@@ -7,14 +7,13 @@
 #include "base/error.h"
 #include "engine/cache_blocks.h"
 #include "engine/kernels/copy.h"
+#include "engine/kernels/recurrent.h"
 
 namespace hayfork::engine {
 namespace {
 
-constexpr int64_t kAlignBytes = 64;  // a cache line: states of two sequences never share one
-
 int64_t aligned(int64_t bytes) {
-  return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+  return (bytes + kStateAlign - 1) / kStateAlign * kStateAlign;
 }
 
 int32_t blocks_for(int32_t length) {

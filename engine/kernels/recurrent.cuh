@@ -1,5 +1,5 @@
 // What the CUDA kernels of the recurrent mixers share. The state of one layer and sequence:
-//   per state j: [header: 16 int32] [S: dk · dv float32] [S before the last write, where output rows read before it]
+//   per state j: [header: 32 int32] [S: dk · dv float32] [S before the last write, where output rows read before it]
 //   [L: dk · dv float32] [sums of log2 decays since S: one or dk float32], for scalar and channel by chunks, then,
 //   where prefill runs by chunks, the open chunk's inputs at index position % kChunkRows: k, v, gates (two float32 a
 //   state), and log decays per channel.
@@ -17,9 +17,10 @@ namespace hayfork::engine::cuda {
 // decay per token and head or per token and channel.
 enum class Form : uint8_t { delta, scalar, channel };
 
-constexpr int kStepColumns = 32;  // columns of S a block of the step kernel
-constexpr int64_t kHeaderFloats = 16;
-constexpr int kMaxValueDim = kStepColumns * static_cast<int>(kHeaderFloats);
+constexpr int kStepColumns = 32;       // columns of S an entry of the header is about
+constexpr int64_t kHeaderFloats = 32;  // a line, so that rows of S are whole lines
+constexpr int kMaxValueDim = 512;
+static_assert(kMaxValueDim <= kStepColumns * static_cast<int>(kHeaderFloats));
 constexpr float kLog2E = 1.4426950408889634f;
 
 // One call, passed to kernels by value.

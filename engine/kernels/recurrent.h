@@ -24,13 +24,13 @@ struct StateView {
   StateView at(int64_t bytes) const { return {base, stride, offset + bytes}; }
 };
 
-constexpr int64_t kStateAlign = 64;  // bytes; the cache keeps slots at multiples of it
+constexpr int64_t kStateAlign = 128;  // bytes; the cache keeps slots at multiples of it: no two share a line
 inline int64_t state_bytes(int64_t n_floats) {
   return (n_floats * 4 + kStateAlign - 1) / kStateAlign * kStateAlign;
 }
 
 constexpr int64_t kChunkRows = 64;      // positions a chunk; part of the numerics
-constexpr int32_t kSegmentChunks = 16;  // chunks whose share of a state is summed up apart; part of the numerics
+constexpr int32_t kSegmentChunks = 32;  // chunks whose share of a state is summed up apart; part of the numerics
 
 // Scratch of an op that needs `chunk_bytes` a chunk, for a pass of n_rows: the last two chunks of up to kSpareChunks /
 // 2 sequences lie beside the full ones; with more sequences the op takes them by turns.

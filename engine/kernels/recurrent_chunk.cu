@@ -82,7 +82,10 @@ struct Group {
 };
 
 void run_segments(CudaContext& context, const RecurrentCall& call, const Group& group, bool aligned) {
-  SegmentWalk* const walk = call.form == Form::scalar ? scalar_segments : channel_segments;
+  const bool scalar = call.form == Form::scalar;
+  const bool hopper = context.properties().major == 9 && padded_key_dim(call.dk) >= 64;
+  SegmentWalk* const walk =
+      hopper ? (scalar ? scalar_segments_sm90 : channel_segments_sm90) : (scalar ? scalar_segments : channel_segments);
   if (group.pieces > 1) {
     walk(context, call, group.sequences, group.pieces - 1, aligned, false);
     segment_join(context, call, group.sequences);

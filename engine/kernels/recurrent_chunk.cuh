@@ -262,9 +262,10 @@ void delta_scan(CudaContext& context, const RecurrentCall& call, int sequences, 
 void channel_scores(CudaContext& context, const RecurrentCall& call, int cells, bool aligned);
 void segment_gates(CudaContext& context, const RecurrentCall& call, int cells);
 void segment_join(CudaContext& context, const RecurrentCall& call, int sequences);
-// The first `pieces` segments of every sequence: what each adds to the state, or its answers.
+// The first `pieces` segments of every sequence: what each adds to the state, or its answers. Those of _sm90 are for
+// Hopper and keys of more than 32 columns.
 using SegmentWalk = void(CudaContext& context, const RecurrentCall& call, int sequences, int pieces, bool aligned,
                          bool answers);
-SegmentWalk scalar_segments, channel_segments;
+SegmentWalk scalar_segments, channel_segments, scalar_segments_sm90, channel_segments_sm90;
 
 }  // namespace hayfork::engine::cuda

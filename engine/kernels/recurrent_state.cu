@@ -20,7 +20,7 @@ void set_rows(RecurrentCall& call, const CudaContext& context, Matrix o, Matrix 
 
 int64_t lay_out_state(RecurrentCall& call, DType type) {
   const bool chunks = runs_by_chunks(type, call.form, call.dk, call.dv);
-  const int64_t matrix = (static_cast<int64_t>(call.dk) * call.dv + 15) / 16 * 16;
+  const int64_t matrix = (static_cast<int64_t>(call.dk) * call.dv + kHeaderFloats - 1) / kHeaderFloats * kHeaderFloats;
   call.before_offset = (kHeaderFloats + matrix) * 4;
   call.head_bytes = (kHeaderFloats + (call.before ? 2 : 1) * matrix) * 4;
   if (chunks && call.form != Form::delta) {

@@ -43,7 +43,9 @@ class ColumnSums {
 template <typename T, Form kForm, int kRows, bool kFour>
 class Walk {
  public:
-  __device__ Walk(const RecurrentCall& call, const SequenceSpans& sequence, float* vectors, float* sums)
+  static constexpr int kPadded = kRows * kRowGroups;  // of dk; vectors in shared memory end with zeros
+
+  __device__ Walk(const RecurrentCall& call, const SequenceSpans& sequence, float* vectors, float2* gates, float* sums)
       : call_(call),
         sequence_(sequence),
         j_(blockIdx.y),
@@ -54,8 +56,9 @@ class Walk {
         value_head_(j_ * call.n_v / call.n),
         state_(state_of(call, sequence.slot, j_)),
         key_(vectors),
-        query_(vectors + call.dk),
-        logs_(vectors + 2 * call.dk),
+        query_(vectors + kPadded),
+        logs_(vectors + 2 * kPadded),
+        gates_(gates),
         sums_(sums) {}
 
   __device__ void run(int first_kind, int end_kind) {
@@ -77,22 +80,21 @@ class Walk {
     int* const header = reinterpret_cast<int*>(state_) + blockIdx.x;
     const Mark mark = mark_at(header, position);
     const int stands = mark.stands;
+    // An output row whose base row was the last one of an earlier pass.
+    const bool is_late = n_output > 0 && output[0].pos < position;
+    int next = is_late ? 1 : 0;
+    if (kForm == Form::delta && call_.before && is_late) {
+      load_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.before_offset));
+      read(sequence_.first[kind * 2 + 1]);
+      load_state(state_ + kHeaderFloats);
+      fetched = false;
+    }
     if (position == 0) clear();
     if (kForm != Form::delta && mark.has_local) add_local();
     if (stands < position) fetched = false;
     for (int p = stands; p < position; ++p) fold(p % static_cast<int>(kChunkRows));
-    int next = 0;
-    if (n_output > 0 && output[0].pos < position) {  // its base row was the last one of an earlier pass
-      if (kForm == Form::delta && call_.before) {
-        float kept[kRows][4];
-        keep(kept);
-        load_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.before_offset));
-        read(sequence_.first[kind * 2 + 1]);
-        restore(kept);
-      } else {
-        read(sequence_.first[kind * 2 + 1]);
-      }
-      ++next;
+    if (is_late && !(kForm == Form::delta && call_.before)) {
+      read(sequence_.first[kind * 2 + 1]);
       fetched = false;
     }
     for (int i = 0; i < n_base; ++i) {
@@ -116,51 +118,53 @@ class Walk {
   }
 
   __device__ bool inside(int c) const { return column_ + c < call_.dv; }
+  // Row of S that s_[i] holds.
+  __device__ int row(int i) const { return i * kRowGroups + row_; }
   __device__ void clear() {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
       for (int c = 0; c < 4; ++c) s_[i][c] = 0;
   }
+  __device__ float4 load_four(const float* matrix, int r) const {
+    const float* at = matrix + static_cast<int64_t>(r) * call_.dv + column_;
+    float4 x = {0, 0, 0, 0};
+    if (r < call_.dk) {
+      if (kFour) {
+        if (inside(0)) x = *reinterpret_cast<const float4*>(at);
+      } else {
+        if (inside(0)) x.x = at[0];
+        if (inside(1)) x.y = at[1];
+        if (inside(2)) x.z = at[2];
+        if (inside(3)) x.w = at[3];
+      }
+    }
+    return x;
+  }
   __device__ void load_state(const float* from) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const int r = i * kRowGroups + row_;
-      const float* at = from + static_cast<int64_t>(r) * call_.dv + column_;
-      float4 x = {0, 0, 0, 0};
-      if (r < call_.dk) {
-        if (kFour) {
-          if (inside(0)) x = *reinterpret_cast<const float4*>(at);
-        } else {
-          if (inside(0)) x.x = at[0];
-          if (inside(1)) x.y = at[1];
-          if (inside(2)) x.z = at[2];
-          if (inside(3)) x.w = at[3];
-        }
-      }
+      const float4 x = load_four(from, row(i));
       s_[i][0] = x.x, s_[i][1] = x.y, s_[i][2] = x.z, s_[i][3] = x.w;
     }
   }
   // S ← e^{sum} S + L: what the open segment's chunks have added.
   __device__ void add_local() {
-    float start[kRows][4];
-    keep(start);
-    load_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.local_offset));
+    const float* const local = reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.local_offset);
     const float* const sums = reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.sums_offset);
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const int r = i * kRowGroups + row_;
-      const float kept = exp2_approx(kForm != Form::channel ? sums[0] : r < call_.dk ? sums[r] : 0.f);
-#pragma unroll
-      for (int c = 0; c < 4; ++c) s_[i][c] = fmaf(kept, start[i][c], s_[i][c]);
+      const float kept = exp2_approx(kForm != Form::channel ? sums[0] : row(i) < call_.dk ? sums[row(i)] : 0.f);
+      const float4 x = load_four(local, row(i));
+      s_[i][0] = fmaf(kept, s_[i][0], x.x), s_[i][1] = fmaf(kept, s_[i][1], x.y);
+      s_[i][2] = fmaf(kept, s_[i][2], x.z), s_[i][3] = fmaf(kept, s_[i][3], x.w);
     }
   }
   __device__ void store_state(float* to) const {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const int r = i * kRowGroups + row_;
-      if (r >= call_.dk) continue;
-      float* at = to + static_cast<int64_t>(r) * call_.dv + column_;
+      if (row(i) >= call_.dk) continue;
+      float* at = to + static_cast<int64_t>(row(i)) * call_.dv + column_;
       if (kFour) {
         if (inside(0)) *reinterpret_cast<float4*>(at) = {s_[i][0], s_[i][1], s_[i][2], s_[i][3]};
       } else {
@@ -171,24 +175,15 @@ class Walk {
       }
     }
   }
-  __device__ void keep(float (&to)[kRows][4]) const {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i)
-#pragma unroll
-      for (int c = 0; c < 4; ++c) to[i][c] = s_[i][c];
-  }
-  __device__ void restore(const float (&from)[kRows][4]) {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i)
-#pragma unroll
-      for (int c = 0; c < 4; ++c) s_[i][c] = from[i][c];
-  }
 
   __device__ int64_t query_offset(int h) const {
     return static_cast<int64_t>(h * call_.n_q / call_.n_out) * call_.dk;
   }
+  __device__ void fill_logs(const float* from) const {
+    for (int d = threadIdx.x; d < kPadded; d += kThreads) logs_[d] = d < call_.dk ? expf(from[d]) : 0.f;
+  }
   __device__ void fill(float* to, const T* from) const {
-    for (int d = threadIdx.x; d < call_.dk; d += kThreads) to[d] = load(from + d);
+    for (int d = threadIdx.x; d < kPadded; d += kThreads) to[d] = d < call_.dk ? load(from + d) : 0.f;
   }
 
   __device__ void load_value(float (&d)[4], const T* value) const {
@@ -202,8 +197,7 @@ class Walk {
       float u[4] = {};
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
-        const int r = i * kRowGroups + row_;
-        const float key = r < call_.dk ? key_[r] : 0.f;
+        const float key = key_[row(i)];
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           s_[i][c] *= decay;
@@ -219,9 +213,7 @@ class Walk {
     }
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const int r = i * kRowGroups + row_;
-      const float key = r < call_.dk ? key_[r] : 0.f;
-      const float kept = kForm == Form::channel && r < call_.dk ? logs_[r] : decay;
+      const float key = key_[row(i)], kept = kForm == Form::channel ? logs_[row(i)] : decay;
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         s_[i][c] = fmaf(key, d[c], kForm == Form::delta ? s_[i][c] : kept * s_[i][c]);
@@ -234,9 +226,8 @@ class Walk {
     fill(key_, open_rows<T>(call_, sequence_.slot, call_.open_k) +
                    (static_cast<int64_t>(index) * call_.n_k + key_head_) * call_.dk);
     if constexpr (kForm == Form::channel) {
-      const float* logs = open_rows<float>(call_, sequence_.slot, call_.open_logs) +
-                          (static_cast<int64_t>(index) * call_.n_k + key_head_) * call_.dk;
-      for (int d = threadIdx.x; d < call_.dk; d += kThreads) logs_[d] = expf(logs[d]);
+      fill_logs(open_rows<float>(call_, sequence_.slot, call_.open_logs) +
+                (static_cast<int64_t>(index) * call_.n_k + key_head_) * call_.dk);
     }
     const float* gates = open_rows<float>(call_, sequence_.slot, call_.open_gates) + (index * call_.n + j_) * 2;
     float d[4];
@@ -255,10 +246,9 @@ class Walk {
     fill(key_, static_cast<const T*>(call_.k) + row * call_.k_stride + key_head_ * call_.dk);
     fill(query_, static_cast<const T*>(call_.q) + row * call_.q_stride + query_offset(j_ * readers_));
     if constexpr (kForm == Form::channel) {
-      const float* logs = call_.per_channel + row * call_.channel_stride + key_head_ * call_.dk;
-      for (int d = threadIdx.x; d < call_.dk; d += kThreads) logs_[d] = expf(logs[d]);
+      fill_logs(call_.per_channel + row * call_.channel_stride + key_head_ * call_.dk);
     }
-    gates_ = gates_of<T>(call_, row, j_);
+    if (threadIdx.x / 32 + 1 == kWarps) *gates_ = gates_of<T>(call_, row, j_);  // the same of every lane
   }
   __device__ void step(int64_t row, bool fetched) {
     if (!fetched) {
@@ -266,7 +256,7 @@ class Walk {
       fetch(row);
     }
     __syncthreads();
-    update(value_, gates_);
+    update(value_, *gates_);
     const T* const value = value_of(row);
     answer(row, j_ * readers_, value);
     for (int h = j_ * readers_ + 1; h < (j_ + 1) * readers_; ++h) ask(row, h, value);
@@ -286,8 +276,7 @@ class Walk {
     float out[4] = {};
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const int r = i * kRowGroups + row_;
-      const float query = r < call_.dk ? query_[r] : 0.f;
+      const float query = query_[this->row(i)];
 #pragma unroll
       for (int c = 0; c < 4; ++c) out[c] = fmaf(query, s_[i][c], out[c]);
     }
@@ -310,9 +299,9 @@ class Walk {
   int j_, column_, row_, readers_, key_head_, value_head_;
   float* state_;
   float *key_, *query_, *logs_;
+  float2* gates_;
   ColumnSums sums_;
   float s_[kRows][4], value_[4];
-  float2 gates_;
 };
 
 // Blocks a multiprocessor holds: enough loads in flight.
@@ -325,20 +314,21 @@ __global__ void __launch_bounds__(kThreads, blocks_for(kRows))
     step_kernel(const __grid_constant__ RecurrentCall call, int first_kind, int end_kind) {
   let_next_start();
   wait_for_previous();
-  const SequenceSpans& sequence = call.pass.sequences[blockIdx.z];
+  const SequenceSpans sequence = call.pass.sequences[blockIdx.z];
   if (sequence.slot < 0) return;
-  extern __shared__ float vectors[];
+  using Here = Walk<T, kForm, kRows, kFour>;
+  __shared__ float vectors[(kForm == Form::channel ? 3 : 2) * Here::kPadded];
+  __shared__ float2 gates;
   __shared__ alignas(16) float sums[2 * kWarps * kStepColumns];
-  Walk<T, kForm, kRows, kFour>(call, sequence, vectors, sums).run(first_kind, end_kind);
+  Here(call, sequence, vectors, &gates, sums).run(first_kind, end_kind);
 }
 
 template <typename T, Form kForm, int kRows>
 void launch(CudaContext& context, const RecurrentCall& call, int first_kind, int end_kind) {
   const dim3 grid(static_cast<unsigned>((call.dv + kStepColumns - 1) / kStepColumns), static_cast<unsigned>(call.n),
                   static_cast<unsigned>(call.pass.n_sequences));
-  const size_t shared = static_cast<size_t>(call.dk) * 3 * sizeof(float);
   const auto kernel = call.dv % 4 == 0 ? step_kernel<T, kForm, kRows, true> : step_kernel<T, kForm, kRows, false>;
-  launch_early(context, kernel, grid, kThreads, shared, call, first_kind, end_kind);
+  launch_early(context, kernel, grid, kThreads, 0, call, first_kind, end_kind);
 }
 
 template <typename T, Form kForm>

@@ -4,7 +4,8 @@
 //   join:    S of every segment's begin, S ← e^{G_segment} S + L                                  in order
 //   answer:  O = e^{G} Q (e^{G_before} S + L) + P V, chunk by chunk from the segment's begin       in parallel
 // The state kept for the next pass is (S, L) of the segment that is open and the inputs of the open chunk (rulings A5):
-// every product and sum is the same wherever a pass begins or ends. The walk itself is segment_scan.cuh.
+// every product and sum is the same wherever a pass begins or ends. Two walks do it, segment_scan.cuh on any device
+// and segment_sm90.cuh with Hopper's products; here is what both know of a segment.
 #pragma once
 
 #include "engine/kernels/recurrent_chunk.cuh"
@@ -102,5 +103,39 @@ class SegmentPart {
     return {exp2_approx(end - sum.x) * scale.x, exp2_approx(end - sum.y) * scale.y};
   }
 };
+
+template <typename Segment>
+__global__ void __launch_bounds__(Segment::kThreads, Segment::kBlocks)
+    segment_kernel(const __grid_constant__ RecurrentCall call, int sequences) {
+  // Slices of a head, then heads, then segments: what lies together in memory is read together.
+  const int slices = (call.dv + kColumns - 1) / kColumns, index = static_cast<int>(blockIdx.x);
+  const int slice = index % slices, j = index / slices % call.n, item = index / slices / call.n;
+  const SequenceSpans sequence = call.pass.sequences[call.first_sequence + item % sequences];
+  const Piece piece = piece_of(call, sequence, item / sequences);
+  if (piece.n_cells <= 0) return;
+  extern __shared__ __align__(16) char shared[];
+  Segment segment(call, sequence, piece, j, slice, shared);
+  if constexpr (Segment::kAnswering) {
+    segment.answer();
+  } else {
+    if (!piece.is_last(sequence)) segment.sum_up();
+  }
+}
+
+// Segment<kDim, kForm, kAligned, kAnswers>, and of it kLeastDim, kThreads, kBlocks (a multiprocessor) and kBytes of
+// shared memory.
+template <template <int, Form, bool, bool> typename Segment, Form kForm, bool kAnswers>
+void launch_segments(CudaContext& context, const RecurrentCall& call, int sequences, int pieces, bool aligned) {
+  const auto blocks = static_cast<unsigned>((call.dv + kColumns - 1) / kColumns * call.n * sequences * pieces);
+  with_key_dim(call.dk, [&](auto dim) {
+    constexpr int kLeast = Segment<64, kForm, true, kAnswers>::kLeastDim;
+    constexpr int kDim = decltype(dim)::value < kLeast ? kLeast : decltype(dim)::value;
+    using Aligned = Segment<kDim, kForm, true, kAnswers>;
+    const auto kernel = aligned ? segment_kernel<Aligned> : segment_kernel<Segment<kDim, kForm, false, kAnswers>>;
+    allow_shared(context, kernel, Aligned::kBytes);
+    kernel<<<blocks, Aligned::kThreads, Aligned::kBytes, context.stream()>>>(call, sequences);
+    HAY_LAUNCHED();
+  });
+}
 
 }  // namespace hayfork::engine::cuda

@@ -1,4 +1,4 @@
-// The walks over segments (segment.cuh).
+// The walks over segments (segment.cuh) with products that every device since compute capability 8.0 has.
 #pragma once
 
 #include "engine/kernels/segment.cuh"
@@ -30,6 +30,10 @@ class Segment : SegmentPart {
   static constexpr int kStride = kDim + kPad;
 
  public:
+  static constexpr bool kAnswering = kAnswers;
+  static constexpr int kLeastDim = 16, kThreads = kSegmentThreads, kBlocks = kAnswers && kDim > 128 ? 1 : 2,
+                       kBytes = L::kBytes;
+
   __device__ Segment(const RecurrentCall& call, const SequenceSpans& sequence, const Piece& piece, int j, int slice,
                      char* shared)
       : SegmentPart(call, sequence, piece, j, slice),
@@ -304,37 +308,5 @@ class Segment : SegmentPart {
   float sums_[State::kDown][2];
   State start_, local_;
 };
-
-template <int kDim, Form kForm, bool kAligned, bool kAnswers>
-__global__ void __launch_bounds__(kSegmentThreads, kAnswers&& kDim > 128 ? 1 : 2)
-    segment_kernel(const __grid_constant__ RecurrentCall call, int sequences) {
-  // Slices of a head, then heads, then segments: what lies together in memory is read together.
-  const int slices = (call.dv + kColumns - 1) / kColumns, index = static_cast<int>(blockIdx.x);
-  const int slice = index % slices, j = index / slices % call.n, item = index / slices / call.n;
-  const SequenceSpans sequence = call.pass.sequences[call.first_sequence + item % sequences];
-  const Piece piece = piece_of(call, sequence, item / sequences);
-  if (piece.n_cells <= 0) return;
-  extern __shared__ __align__(16) char shared[];
-  Segment<kDim, kForm, kAligned, kAnswers> segment(call, sequence, piece, j, slice, shared);
-  if constexpr (kAnswers) {
-    segment.answer();
-  } else {
-    if (!piece.is_last(sequence)) segment.sum_up();
-  }
-}
-
-template <Form kForm, bool kAnswers>
-void launch_segments(CudaContext& context, const RecurrentCall& call, int sequences, int pieces, bool aligned) {
-  const auto blocks = static_cast<unsigned>((call.dv + kColumns - 1) / kColumns * call.n * sequences * pieces);
-  with_key_dim(call.dk, [&](auto dim) {
-    constexpr int kDim = decltype(dim)::value;
-    constexpr int kBytes = SegmentLayout<kDim, kForm, kAnswers>::kBytes;
-    const auto kernel =
-        aligned ? segment_kernel<kDim, kForm, true, kAnswers> : segment_kernel<kDim, kForm, false, kAnswers>;
-    allow_shared(context, kernel, kBytes);
-    kernel<<<blocks, kSegmentThreads, kBytes, context.stream()>>>(call, sequences);
-    HAY_LAUNCHED();
-  });
-}
 
 }  // namespace hayfork::engine::cuda

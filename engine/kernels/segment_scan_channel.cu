@@ -5,8 +5,8 @@ namespace hayfork::engine::cuda {
 
 void channel_segments(CudaContext& context, const RecurrentCall& call, int sequences, int pieces, bool aligned,
                       bool answers) {
-  if (answers) return launch_segments<Form::channel, true>(context, call, sequences, pieces, aligned);
-  launch_segments<Form::channel, false>(context, call, sequences, pieces, aligned);
+  if (answers) return launch_segments<Segment, Form::channel, true>(context, call, sequences, pieces, aligned);
+  launch_segments<Segment, Form::channel, false>(context, call, sequences, pieces, aligned);
 }
 
 }  // namespace hayfork::engine::cuda

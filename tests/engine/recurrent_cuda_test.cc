@@ -107,7 +107,7 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
     int32_t n_prefill = 0;
   };
   using Lengths = std::array<int32_t, 3>;
-  static constexpr Lengths kShort{200, 64, 131}, kLong{2330, 70, 1157};  // segments are of 1,024
+  static constexpr Lengths kShort{200, 64, 131}, kLong{4650, 70, 2310};  // segments are of 2,048
   static Plan plan(bool outputs, int32_t n_decode, const Lengths& prompts = kShort) {
     Plan plan;
     const int32_t* const lengths = prompts.data();
@@ -135,7 +135,7 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
     const int32_t step = chunk == 0 ? 1 << 20 : chunk;
     for (int32_t only = 0; only < (alone ? 3 : 1); ++only) {
       for (const RowKind kind : {RowKind::prefill, RowKind::decode}) {
-        for (int32_t begin = 0; begin < 4096; begin += step) {
+        for (int32_t begin = 0; begin < 8192; begin += step) {
           std::vector<int32_t> pass;
           for (size_t i = 0; i < plan.rows.size(); ++i) {
             const Row& row = plan.rows[i];
@@ -287,7 +287,7 @@ TEST_P(RecurrentCuda, DecayAttentionMatchesOverSegments) {
                              {{2, 2, 2, 2, 256, 64}, 1, 0},
                              {{2, 2, 2, 2, 64, 72}, 2, 0},
                              {{1, 1, 1, 1, 256, 130}, 2, 0}};
-  for (const DecayCase& shape : cases) check_decay(shape, kLong, {100, 960, 1024, 1100});
+  for (const DecayCase& shape : cases) check_decay(shape, kLong, {100, 1984, 2048, 2150});
 }
 
 TEST_P(RecurrentCuda, ConvolutionMatchesInEverySplit) {
