@@ -56,22 +56,27 @@ def shortly():
 
 LATER = dict(rate=0.005, adam_rate=5e-4)
 ZOO = [
-    Recipe("hybrid", Shape("sssf"), "sliding window of 64, three layers, then one full layer",
-           [Stage(512, 10, 0.35, 150), Stage(4096, 12, 0.25, 600)], start="hybrid-base", rate=0.003, adam_rate=3e-4,
-           front=0.2),
-    Recipe("full", Shape("ffff"), "full attention in all four layers", shortly(), start="hybrid", front=0.2, **LATER),
+    Recipe("hybrid", Shape("sssf"), "sliding window of 64, three layers, then one full layer", shortly(),
+           start="hybrid-long", front=0.2, **LATER),
+    Recipe("full", Shape("ffff"), "full attention in all four layers", shortly(), start="hybrid-long", front=0.2,
+           **LATER),
     Recipe("swa", Shape("ssss"), "sliding window of 64 tokens in all four layers (reach 4·63 = 252 tokens)",
            continued(0.8), start="hybrid-base", **LATER),
     Recipe("orthros", Shape("oooo"), "Orthros (arXiv 2610.13735): window 64 in the base stream, full attention in the "
-           "output stream", shortly(), start="hybrid", front=0.2, **LATER),
+           "output stream", shortly(), start="hybrid-long", front=0.2, **LATER),
     Recipe("gdn", Shape("gggf"), "three Gated DeltaNet layers, then one full layer (Qwen3.5 form)", from_scratch(2200),
            repeats=0.4),
     Recipe("mamba2", Shape("mmmf"), "three Mamba-2 layers, then one full layer (hayfork_hybrid form)",
            from_scratch(2200), repeats=0.4),
     Recipe("orthros-h", Shape("gggo"), "Orthros-H: three Gated DeltaNet layers, then one Orthros layer of window 64",
-           shortly(), start="gdn", front=0.2, **LATER),
+           [Stage(256, 8, 0.35, 600), Stage(512, 10, 0.35, 400), Stage(1024, 12, 0.3, 400), Stage(2048, 12, 0.25, 500),
+            Stage(4096, 12, 0.25, 800)], start="gdn", front=0.2, rate=0.01, adam_rate=1e-3),
 ]
-BASE = [Recipe("hybrid-base", Shape("sssf"), "where the attention models begin", from_scratch(2200), repeats=0.4)]
+BASE = [
+    Recipe("hybrid-base", Shape("sssf"), "where the attention models begin", from_scratch(2200), repeats=0.4),
+    Recipe("hybrid-long", Shape("sssf"), "the same at 4,096 tokens", [Stage(512, 10, 0.35, 150), Stage(4096, 12, 0.25, 600)],
+           start="hybrid-base", rate=0.003, adam_rate=3e-4, front=0.2),
+]
 
 SIZES = {"0156k": Shape("ff", 64, 2, 1, 32, 160), "0657k": Shape("fff", 128, 2, 1, 64, 320),
          "1190k": Shape("ffff", 160, 2, 1, 64, 400)}  # by parameters
