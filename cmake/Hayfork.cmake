@@ -84,7 +84,7 @@ if(HAYFORK_FUZZ)
 endif()
 target_include_directories(hay_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
 
-# The libraries each module may see (style.md: where each dependency may be seen).
+# The libraries each module may see, which is all it may include.
 set(HAY_LIBS_base OpenSSL::Crypto OpenMP::OpenMP_CXX Threads::Threads fmt::fmt nlohmann_json::nlohmann_json PkgConfig::ZSTD)
 set(HAY_LIBS_engine ICU::uc ICU::i18n PkgConfig::SENTENCEPIECE)
 set(HAY_LIBS_runs SQLite::SQLite3 PkgConfig::RSVG)

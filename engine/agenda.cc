@@ -77,7 +77,7 @@ size_t longest(const ScoreRequest& r) {
   return n;
 }
 
-// The planned total n of rulings A6.
+// The planned total n, on which rotary tables may depend.
 int64_t planned_tokens(const Work& work) {
   return std::visit(
       Overloaded{[](const ScoreRequest* r) { return count(r->context) + static_cast<int64_t>(longest(*r)); },

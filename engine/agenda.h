@@ -60,7 +60,7 @@ struct Want {
 struct Job {
   Work work;
   size_t index = 0;         // in the caller's list
-  int32_t rope_tokens = 0;  // planned total (rulings A6)
+  int32_t rope_tokens = 0;  // planned total
   int32_t first_part = 0, n_parts = 0;
   int64_t n_results = 0;
   int64_t n_tokens = 0;     // prefill rows it would take alone; with reuse its own context counts once

@@ -21,7 +21,7 @@ constexpr int32_t kBlockTokens = 64;
 struct StateSpec {
   int32_t n_kv_heads = 0, k_dim = 0, v_dim = 0;  // 0 heads: no K/V
   int32_t window = 0;       // > 0: every reader of this layer looks at most this far back (current token included)
-  int64_t state_bytes = 0;  // recurrent state per sequence (rulings A5), 0: none
+  int64_t state_bytes = 0;  // recurrent state per sequence, 0: none
   int32_t base_window = 0;  // > 0: base rows look at most this far back, output rows may look further
 };
 

@@ -19,7 +19,7 @@ enum class Order { given, planned, reverse, shuffle };
 
 struct EngineOptions {
   std::string device = "auto";    // auto, cpu, cuda:0
-  std::string dtype = "auto";     // auto, f32, bf16 (rulings A14)
+  std::string dtype = "auto";     // auto, f32, bf16
   std::string kv_dtype = "auto";  // auto: as the compute type
   int32_t threads = 0;            // 0: all this process may use
   int32_t batch_size = 0;         // sequences in flight; 0: planned from memory

@@ -1,5 +1,5 @@
 // The least that known work can take: useful FLOP at a device's rate of matrix products, bytes at its memory's rate,
-// the larger of the two (rulings A8). Convention: a linear layer is 2 FLOP a weight and row; attention 4 FLOP a query
+// the larger of the two. Convention: a linear layer is 2 FLOP a weight and row; attention 4 FLOP a query
 // head, its width and key seen (a causal row counts the keys it sees, a windowed one its window); bytes are the
 // weights, read once a step (the table of embeddings is not, nor experts that no row chose), and in decode the keys and
 // values seen.

@@ -123,7 +123,7 @@ struct ModelInfo {
   std::string weights_sha256, config_sha256, tokenizer_sha256, template_sha256;
   std::string weights_provenance;  // "", "converted-untrained", "random"
   std::string dtype, kv_dtype, device;
-  std::string numerics_id;  // rulings A11
+  std::string numerics_id;  // equal ids, equal bits
 };
 
 // An estimate made from the requests alone: nothing is run.

@@ -55,7 +55,7 @@ class Model {
   // True: wanted rows are output rows beside the base rows (Orthros). False: wanted rows are base rows.
   virtual bool two_streams() const = 0;
   virtual std::vector<StateSpec> state_specs() const = 0;  // one a layer
-  // Which rotary tables a request of `n_tokens` planned tokens uses (rulings A6): requests of one class may share K/V.
+  // Which rotary tables a request of `n_tokens` planned tokens uses: requests of one class may share K/V.
   // 0 for every model whose tables don't depend on the length.
   virtual int32_t rope_class(int32_t /*n_tokens*/) const { return 0; }
   // Resets the context's arena and begins the pass on the device.
@@ -84,8 +84,8 @@ struct ModelOptions {
   EventSink events;                              // warnings
 };
 
-// Reads config.json, checks every key (rulings A12), maps the weights, packs them for the context's device. A `folder`
-// of the form random:SHAPE is a made-up model (rulings A16). Throws: usage (its name), not_found, corrupt, unsupported
+// Reads config.json, checks every key, maps the weights, packs them for the context's device. A `folder`
+// of the form random:SHAPE is a made-up model. Throws: usage (its name), not_found, corrupt, unsupported
 // (subject model); resource.
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const ModelOptions& options);
 

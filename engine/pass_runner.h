@@ -1,6 +1,6 @@
 // Passes on a device with a queue: put on its stream without waiting, a few in flight, their results fetched to the
 // host and read one pass later. Passes of decode rows alone are filled up to one of a few shapes and, from the second
-// of a shape on, replayed as a recorded graph. Shapes choose graphs and buffers, never arithmetic (rulings A3): every
+// of a shape on, replayed as a recorded graph. Shapes choose graphs and buffers, never arithmetic: every
 // result has the bits that Model::forward and head give.
 #pragma once
 

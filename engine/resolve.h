@@ -14,11 +14,11 @@ struct Resolved {
   std::unique_ptr<Context> context;
   std::string device;       // "cpu", "cuda:0"
   DType kv_dtype;           //
-  std::string numerics_id;  // rulings A11: equal ids, equal bits
+  std::string numerics_id;  // equal ids, equal bits
 };
 
-// auto: the first usable accelerator, else the CPU; bf16 on accelerators and on processors that multiply it, else f32
-// (rulings A14); K/V in the type of the weights. Also sets the calling thread's number of threads.
+// auto: the first usable accelerator, else the CPU; bf16 on accelerators and on processors that multiply it, else f32;
+// K/V in the type of the weights. Also sets the calling thread's number of threads.
 // Throws: usage for a name it doesn't know, device.
 Resolved resolve(const EngineOptions& options);
 

@@ -1,4 +1,4 @@
-// Rotary frequencies (model_families.md 1.4): every scaling kind of transformers' modeling_rope_utils, made once per
+// Rotary frequencies: every scaling kind of transformers' modeling_rope_utils, made once per
 // model, or per planned length where the kind depends on it. Rotation itself is an op (engine/kernels).
 #pragma once
 
@@ -32,7 +32,7 @@ struct RopeSpec {
 // yarn's attention factor when the file gives none: 0.1·mscale·ln(factor) + 1 (1 for factor ≤ 1).
 double yarn_scale(double factor, double mscale);
 
-// `n_tokens` is the request's planned total (rulings A6); only kinds that depend on the length look at it.
+// `n_tokens` is the request's planned total; only kinds that depend on the length look at it.
 // Arithmetic in float32 where transformers' is, so that tables agree to an ulp of powf.
 RopeTable make_rope_table(const RopeSpec& spec, int64_t n_tokens);
 

@@ -12,7 +12,7 @@ namespace hayfork::engine {
 // nothing. Every other model has base rows only, and its logits come from them.
 enum class Stream : uint8_t { base, output };
 
-// Belongs to the request, never to a count (rulings A2): decode rows carry tokens this request generated (and teacher-
+// Belongs to the request, never to a count: decode rows carry tokens this request generated (and teacher-
 // forced tokens under sparse decode); everything else is prefill. Kernels may be chosen by kind, never by how many.
 enum class RowKind : uint8_t { prefill, decode };
 
@@ -30,11 +30,11 @@ struct SeqView {
   const int32_t* const* blocks;  // [n_groups][…]: block tables, one per window group of the cache (KvLayer::group);
                                  // entry i holds positions i·kBlockTokens …; −1 = freed, behind the window
   int32_t state_slot;            // recurrent state of this sequence, −1 when the model has none
-  int32_t rope_tokens;  // planned total length n of the request: rope kinds whose table depends on length use it
-                        // (rulings A6)
-  int32_t id;           // the cache's SeqId, for mixers that keep more than the views above show
-  int32_t n_groups;     // block tables in `blocks`
-  int32_t n_blocks;     // entries in each
+  int32_t rope_tokens;           // planned total length n of the request: rope kinds whose table depends on
+                                 // length use it
+  int32_t id;                    // the cache's SeqId, for mixers that keep more than the views above show
+  int32_t n_groups;              // block tables in `blocks`
+  int32_t n_blocks;              // entries in each
 };
 
 struct Pass {

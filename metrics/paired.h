@@ -1,5 +1,5 @@
 // Two sets of answers to the same questions: tests of no difference, the interval of the difference, and how large a
-// difference could have been seen (rulings B9). Differences are gains: positive is better, whatever the metric's
+// difference could have been seen (docs/compare.md). Differences are gains: positive is better, whatever the metric's
 // direction. Clusters are kept or flipped, and resampled, as one.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Statistics of one set of scores: intervals of shares and means. (metrics/bootstrap.h resamples; metrics/paired.h
 // compares two sets.) Everything is deterministic. Clusters are samples that share something random (a needle draw, an
-// article): they are resampled together (rulings B9).
+// article): they are resampled together.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct Mean {
 // Sums in float64, in order. Requires: values not empty.
 Mean mean_of(std::span<const double> values);
 
-// What fold() writes for a mean: the value, its standard error and a 95 % interval by the rules of rulings B9: Wilson
+// What fold() writes for a mean: the value, its standard error and a 95 % interval: Wilson
 // when every value is 0 or 1 and no cluster repeats; else the BCa bootstrap over clusters. Where the bootstrap has
 // nothing to vary (every cluster has the same mean): Wilson over the number of clusters when values are 0 or 1, else
 // none.

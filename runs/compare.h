@@ -1,4 +1,4 @@
-// Several runs against a baseline: what changed, and whether it is more than luck (rulings B9, docs/compare.md). Pure
+// Several runs against a baseline: what changed, and whether it is more than luck (docs/compare.md). Pure
 // statistics over pairs; the store is only read.
 #pragma once
 
@@ -35,7 +35,7 @@ struct ComparedRow {
   OptReal p_adj;        // empty: too few pairs, no test
   std::string verdict;  // metrics::verdict
   std::string note;     // "3 failed, prompts differ: tokenizer"
-  bool best = false;    // of several candidates and the baseline: significantly better than every other (rulings B9)
+  bool best = false;    // of several candidates and the baseline: significantly better than every other
 
   double delta() const { return cand_mean - base_mean; }
   // Of the difference candidate − base, as the metric runs.

@@ -1,4 +1,4 @@
-// What must be equal between two runs of one plan (rulings B6), as a digest. In: the plan, tasks, samples in the order
+// What must be equal between two runs of one plan, as a digest. In: the plan, tasks, samples in the order
 // of their documents with choices and metrics, aggregates. Out: times, row ids, batch, reuse, host, attempts, paths,
 // the words of an error. Each sample's canonical JSON is hashed, then the canonical JSON of the whole with these hashes
 // in it.

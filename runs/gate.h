@@ -1,4 +1,4 @@
-// The gate: rules of a policy applied to one candidate and its baseline (rulings B10). Reads the store; what it finds
+// The gate: rules of a policy applied to one candidate and its baseline (docs/gate.md). Reads the store; what it finds
 // is written by its caller (Store::add_gate), which also runs what `confirm` asks for.
 #pragma once
 

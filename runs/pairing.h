@@ -1,4 +1,4 @@
-// Two runs' answers to the same documents of one task, and whether they may be compared at all (rulings B5). Nothing
+// Two runs' answers to the same documents of one task, and whether they may be compared at all. Nothing
 // here knows SQL: rows come from the Store.
 #pragma once
 

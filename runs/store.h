@@ -225,7 +225,7 @@ class Store {
   std::vector<SearchPointRow> search_points(int64_t search);
 
   // ---- Maintenance ----
-  // What must be equal between two runs of one plan, whatever killed, sharded or batched them (rulings B6).
+  // What must be equal between two runs of one plan, whatever killed, sharded or batched them.
   RunDigest digest(int64_t run, bool samples = false);
   CheckReport check();
   void vacuum();  // drops texts nothing refers to, then compacts the file

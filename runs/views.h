@@ -114,7 +114,7 @@ struct LengthRow {
   int64_t n_failed = 0, n_cut = 0, n_truncated = 0;
 };
 
-// Two runs' answers to one document (rulings B5). gain > 0 is better, whatever the metric's direction.
+// Two runs' answers to one document. gain > 0 is better, whatever the metric's direction.
 struct PairRow {
   std::string task, doc_id, doc_sha256;
   int64_t repeat = 0;

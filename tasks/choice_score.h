@@ -1,4 +1,4 @@
-// Every way of choosing among options, from what is kept of each (rulings B7): sums of log-probabilities, lengths, the
+// Every way of choosing among options, from what is kept of each: sums of log-probabilities, lengths, the
 // option's probability without the question, and the context's own negative log-likelihood. No model is needed, so
 // stored rows can be scored again.
 #pragma once

@@ -1,6 +1,6 @@
 // Which rows of the pool a document's demonstrations are (lm_eval/api/samplers.py). All draws come from one generator
 // in the order of the documents, so document k's depend on those before it: they are made for the whole split at once,
-// and no limit, shard or resume changes them (rulings B4).
+// and no limit, shard or resume changes them.
 #pragma once
 
 #include <cstdint>

@@ -146,7 +146,7 @@ class Niah : public Task {
     for (int64_t i = 0; i < s_.n_needles; ++i) {
       Needle needle = s_.kind->draw(needle_rng, i, needles);
       Ids ids = encode_after(*text_.tokenizer, needle.text);
-      // Needles beside the asked one are as long as it, so that no position depends on which one is asked (rulings B1).
+      // Needles beside the asked one are as long as it, so that no position depends on which one is asked.
       for (int tries = 0; i >= s_.kind->min_needles && ids.size() != out.needles[0].size() && tries < 1000; ++tries) {
         needle = s_.kind->draw(needle_rng, i, needles);
         ids = encode_after(*text_.tokenizer, needle.text);

@@ -9,8 +9,7 @@
 namespace hayfork::tasks {
 namespace {
 
-constexpr double kReach =
-    0.05;  // of the prompt: how far from its depth a needle may go for a sentence end (niah.md 4.2)
+constexpr double kReach = 0.05;  // of the prompt: how far from its depth a needle may go for a sentence end
 
 // The haystack while needles are put into it. Needles keep their number.
 struct Field {

@@ -80,7 +80,7 @@ struct TaskOptions {
   std::vector<double> depths;      // percent; empty: the task's own
   std::optional<int64_t> samples;  // per cell (length, depth, subtask) of a generated task
   std::optional<int64_t> limit;    // documents of a data set, samples per cell of a generated task: the first so many
-  std::optional<uint64_t> seed;    // overrides every seed of the protocol (rulings B4)
+  std::optional<uint64_t> seed;    // overrides every seed of the protocol
   std::optional<int64_t> num_fewshot;
   std::optional<int64_t> fewshot_seed;
   std::filesystem::path data_dir;  // data sets by folder; may be empty
@@ -101,7 +101,7 @@ struct OptionDef {
 // Which sample: known without tokenizing anything. (doc_id, repeat) is unique within a task.
 struct SampleKey {
   std::string doc_id;
-  std::string doc_sha256;  // rulings B5: pairs samples of different runs
+  std::string doc_sha256;  // pairs samples of different runs
   int64_t repeat = 0;
   std::optional<std::string> subtask;
   std::optional<int64_t> ctx_len;   // nominal
@@ -124,7 +124,7 @@ struct Sample : SampleKey {
   int64_t max_new_tokens = 0;              // 0: nothing is generated
   std::string recipe_json;                 // canonical JSON: enough to make the prompt again
   bool truncated = false;                  // the prompt was cut to fit
-  std::optional<std::string> prompt_text;  // when it is short enough to be stored (rulings B7: 16 KiB)
+  std::optional<std::string> prompt_text;  // when it is short enough to be stored (16 KiB)
 };
 
 enum class Status { ok, failed, skipped };
@@ -229,7 +229,7 @@ struct TaskEntry {
   std::vector<OptionDef> options = {};
   TaskMaker make = nullptr;        // null for a group
   GroupFold fold_group = nullptr;  // null: a group that only stands for its members
-  // Of a group with aggregates of its own (rulings B8).
+  // Of a group with aggregates of its own.
   std::string version = {}, protocol = {}, primary_metric = {};
   std::vector<MetricDef> metrics = {};
 };

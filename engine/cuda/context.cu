@@ -184,7 +184,7 @@ std::unique_ptr<Buffer> CudaContext::make_parked_buffer(size_t bytes, size_t par
   return cuda::make_parked_buffer(device_index_, bytes, parked, memory_);
 }
 
-// What can be read once a layer in about a second (rulings A7), and leaves the host half of its memory.
+// What can be read once a layer in about a second, and leaves the host half of its memory.
 int64_t CudaContext::parking_bytes() const {
   constexpr int64_t kMost = int64_t{48} * 1000 * 1000 * 1000;
   return std::min<int64_t>(kMost, int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / 2);

@@ -51,7 +51,7 @@ struct RowTile {
 };
 constexpr int32_t kTileRows = 128, kWideTileRows = 192;  // rows a tile of either list has at most
 
-// Rows that go through the split-KV kernel: decode rows, and output rows of prefill kind (rulings A4). Rows of one
+// Rows that go through the split-KV kernel: decode rows, and output rows of prefill kind. Rows of one
 // sequence stand together so that K/V are read once for an Orthros pair.
 struct SplitItem {
   int32_t first;  // offset into DevicePass::split_rows

@@ -35,7 +35,7 @@ std::string cublas_problem(const std::string& file = {});
 
 // Throws: device, with what to do, when the device is absent, too old (below 8.0), or held by others.
 std::unique_ptr<Context> make_cuda_context(int32_t index, DType weights);
-// cuBLASLt version and digest of the fixed algorithm table in use (rulings A11).
+// cuBLASLt version and digest of the fixed algorithm table in use.
 std::string cuda_numerics();
 
 }  // namespace hayfork::engine::cuda

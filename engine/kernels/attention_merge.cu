@@ -1,4 +1,4 @@
-// The last step of split attention: segments of a row are added up in ascending order (rulings A4).
+// The last step of split attention: segments of a row are added up in ascending order.
 #include "engine/kernels/attention_mma.cuh"
 
 namespace hayfork::engine::cuda {

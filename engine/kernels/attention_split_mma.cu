@@ -1,7 +1,7 @@
 // Split-KV attention with mma.sync (compute capability 8.0 and later), bf16 in, float32 sums: decode rows and output
 // rows, in units of (sequence item, kv head, segment of keys); each warp takes 16 keys of every page of the segment
 // (heads wider than 128: two warps, for half of the values' columns each); warps, then segments (attention_merge.cu),
-// are merged in ascending order (rulings A4). Rows of one sequence, an Orthros pair or the options of a question, read
+// are merged in ascending order. Rows of one sequence, an Orthros pair or the options of a question, read
 // its keys and values together.
 #include <algorithm>
 #include <climits>
@@ -15,7 +15,7 @@ namespace {
 constexpr int kKeyWarps = 4;          // 16 keys of a page each
 constexpr int kSplitSlab = 512;       // items a launch
 constexpr int kDecodeSegment = 256;   // keys; a function of nothing: part of the numerics
-constexpr int kOutputSegment = 4096;  // prefill-kind output rows (rulings A4)
+constexpr int kOutputSegment = 4096;  // prefill-kind output rows
 
 // Stages of a page's keys and values a block has, and blocks a multiprocessor: together they keep the memory busy. The
 // warps' results are merged in the stage just read, which must hold them.

@@ -1,4 +1,4 @@
-// Scores of a chunk whose decay is per channel (GLA, mixers.md 5): P_ij = Σ_d q_id k_jd e^{b_id − b_jd}. Rows in
+// Scores of a chunk whose decay is per channel (GLA): P_ij = Σ_d q_id k_jd e^{b_id − b_jd}. Rows in
 // different blocks of 16 share reference points between them, so that every exponent is ≤ 0, and go through the tensor
 // cores; inside a block the exponential of the difference is taken. Also q̃ = q ⊙ e^{b} and k̃ = k ⊙ e^{b_end − b}, which
 // is all that the walks over the chunks need of the decays. One thread block a chunk and head, some channels at a time.

@@ -1,4 +1,4 @@
-// Linear attention with decay (mixers.md 4, 5, 7): constant per head (Lightning, RetNet), per head and token (Mamba-2),
+// Linear attention with decay: constant per head (Lightning, RetNet), per head and token (Mamba-2),
 // per channel and token (GLA). One recurrence, S ← e^{λ} ⊙ S + k vᵀ, o = Sᵀ q.
 #pragma once
 
@@ -34,7 +34,7 @@ int64_t decay_attention_chunk_bytes(const Context& context, const DecayHeads& he
 void decay_attention(Context& context, const Pass& pass, Matrix o, Matrix q, Matrix k, Matrix v, const Decay& decay,
                      Matrix v_scale, Vector skip, const DecayHeads& heads, StateView state, Matrix scratch = {});
 
-// Mamba-2's step sizes (mixers.md 7): steps = clamp(softplus(dt + dt_bias), low, high); a = −exp(a_log) · steps. steps
+// Mamba-2's step sizes: steps = clamp(softplus(dt + dt_bias), low, high); a = −exp(a_log) · steps. steps
 // and a are float32; steps may be dt.
 void mamba2_steps(Context& context, Matrix steps, Matrix a, Matrix dt, Vector dt_bias, Vector a_log, float low,
                   float high);

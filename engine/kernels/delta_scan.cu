@@ -1,10 +1,10 @@
-// The walk over the chunks of a sequence for the delta rule (mixers.md 6). One block holds some columns of one state
+// The walk over the chunks of a sequence for the delta rule. One block holds some columns of one state
 // in registers, in float32, and a bf16 copy of them in shared memory for the tensor cores. A chunk:
 //   X = β (V − e^{G} K S), D = T X
 //   O = e^{G} Q S + P D
 //   S ← e^{G_end} S + Kᵀ (e^{G_end − G} D)
 // K, V, T, P and the first Q of the chunks ahead are on their way meanwhile. The last chunk is not added to S: it may
-// still grow, and output rows of a later pass may read it (rulings A5).
+// still grow, and output rows of a later pass may read it.
 #include "engine/kernels/state_tile.cuh"
 
 namespace hayfork::engine::cuda {

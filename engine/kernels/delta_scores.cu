@@ -1,5 +1,5 @@
 // What a chunk of the delta rule needs no state for: gates, scores P_ij = (q_i · k_j) e^{G_i − G_j} for j ≤ i, and T =
-// (I + A)⁻¹, A_ij = β_i (k_i · k_j) e^{G_i − G_j} for j < i (mixers.md 6.3). One block a chunk and output head.
+// (I + A)⁻¹, A_ij = β_i (k_i · k_j) e^{G_i − G_j} for j < i. One block a chunk and output head.
 #include "engine/kernels/recurrent_chunk.cuh"
 
 namespace hayfork::engine::cuda {

@@ -1,4 +1,4 @@
-// Experts of few rows (decode, rulings A3): the weights of every chosen expert stream through shared memory once and
+// Experts of few rows (decode): the weights of every chosen expert stream through shared memory once and
 // are the m16 operand of mma.sync, the rows the n8 columns. Persistent blocks; each quarter of a block takes every
 // fourth tile of 16 outputs, its four warps contiguous stretches of k. The order of a sum depends on K alone: within a
 // stretch even and odd slices of 16 apart, each ascending, then both, then the four stretches in order.

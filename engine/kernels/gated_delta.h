@@ -1,4 +1,4 @@
-// The gated delta rule (Yang et al. 2024, arXiv 2412.06464, eq. 10; mixers.md 6).
+// The gated delta rule (Yang et al. 2024, arXiv 2412.06464, eq. 10).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Linear layers on CUDA (rulings A3). Prefill rows: cuBLASLt with one algorithm per (N, K, types), split-K 1, for every
+// Linear layers on CUDA. Prefill rows: cuBLASLt with one algorithm per (N, K, types), split-K 1, for every
 // M. Decode rows: one mma.sync kernel that streams the weights. float32 weights: a plain tiled kernel, for correctness.
 // In each of the three the order of a row's sums depends on K alone.
 #include "engine/kernels/linear.cuh"
@@ -313,7 +313,7 @@ std::unique_ptr<LinearWeight> make_linear(Context& context, std::span<const Line
   auto weight = std::make_unique<LinearOnDevice>();
   weight->k = k;
   weight->dtype = context.weights();
-  // bf16 rows are padded with zeros to 16 bytes, so that every load is one vector (rulings A9).
+  // bf16 rows are padded with zeros to 16 bytes, so that every load is one vector.
   weight->k_stride = weight->dtype == DType::bf16 ? (k + 7) / 8 * 8 : k;
   bool has_bias = false;
   for (const LinearPart& part : parts) {

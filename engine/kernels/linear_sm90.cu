@@ -1,4 +1,4 @@
-// Linear of decode rows on Hopper (rulings A3): the weights stream through shared memory once, brought by bulk copies,
+// Linear of decode rows on Hopper: the weights stream through shared memory once, brought by bulk copies,
 // and are the m16 operand of mma.sync; up to 64 rows are the n8 columns. Blocks are persistent, so that the copies of
 // the next outputs run while the present ones are added up. The sum over k runs in an order fixed by K alone: eight
 // warps take adjacent pieces of k, one after the other, so that a block reads long stretches of each weight row; their

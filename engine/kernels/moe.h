@@ -1,4 +1,4 @@
-// Mixture of experts: choosing experts for every row, and running the chosen ones (model_families.md 5, 11, 12). The
+// Mixture of experts: choosing experts for every row, and running the chosen ones. The
 // host never learns how many rows an expert got: on CUDA rows are sorted by expert, multiplied and summed up on the
 // device alone.
 #pragma once
@@ -36,14 +36,14 @@ struct ExpertShape {
   bool mxfp4 = false;  // filled with set_mxfp4()
   bool bias = false;
 };
-// Rows of MXFP4 (OCP Microscaling 1.0; model_families.md 12), [n, k/32, 16] and [n, k/32]: value 2j of a block is the
+// Rows of MXFP4 (OCP Microscaling 1.0), [n, k/32, 16] and [n, k/32]: value 2j of a block is the
 // low nibble of its byte j. No exponent is 255.
 struct Mxfp4Rows {
   const uint8_t* blocks = nullptr;
   const uint8_t* exponents = nullptr;
 };
 // The experts of one layer, prepared for one device: gate and up rows [2·width, hidden] (gate first), down [hidden,
-// width]. Filled once at load, each expert in ascending order. MXFP4 stays MXFP4 on CUDA under bf16 (rulings A13) and
+// width]. Filled once at load, each expert in ascending order. MXFP4 stays MXFP4 on CUDA under bf16 and
 // is expanded otherwise; the values are exact either way.
 class Experts {
  public:
@@ -71,7 +71,7 @@ struct ExpertActivation {
   float alpha = 1.702F;
 };
 // y = Σ weight · expert(x) over each row's experts, in ascending order of the expert's index. `groups` of the rows as
-// in the pass: prefill and decode rows are multiplied apart (rulings A2). On CUDA the activation works on float32 sums
+// in the pass: prefill and decode rows are multiplied apart. On CUDA the activation works on float32 sums
 // and is rounded once, each expert's output is rounded once, and their sum is formed in float32 and rounded once.
 void run_experts(Context& context, Matrix y, Matrix x, const Routing& routing, const Experts& experts,
                  const ExpertActivation& act, const RowGroups& groups, void* scratch);

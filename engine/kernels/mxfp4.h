@@ -1,4 +1,4 @@
-// MXFP4 (OCP Microscaling 1.0; model_families.md 12): blocks of 32 four-bit numbers under one power of two.
+// MXFP4 (OCP Microscaling 1.0): blocks of 32 four-bit numbers under one power of two.
 #pragma once
 
 #include <cstdint>

@@ -41,7 +41,7 @@ struct LinearPart {
 // Copies (and converts to context.weights()) everything; the parts may be unmapped afterwards.
 std::unique_ptr<LinearWeight> make_linear(Context& context, std::span<const LinearPart> parts, int64_t k);
 enum class Activation : uint8_t { silu, gelu_tanh };
-// Requires: x [M,K], y [M,N], y and x do not overlap. `kind` may choose the kernel (rulings A3); M never does.
+// Requires: x [M,K], y [M,N], y and x do not overlap. `kind` may choose the kernel; M never does.
 void linear(Context& context, Matrix y, Matrix x, const LinearWeight& weight, RowKind kind);
 // y = act(gate) · up of [gate; up] = x Wᵀ + b: linear, then act_mul, and the same bits as these two. Requires: y [M,F],
 // weight.n = 2F; fused [M,2F], whose contents are undefined afterwards; y may be its first F columns.
@@ -53,7 +53,7 @@ void linear_act_mul(Context& context, Matrix y, Matrix fused, Matrix x, const Li
 // once.
 void embed(Context& context, Matrix x, std::span<const Row> rows, const LinearWeight& table, float multiplier);
 
-// ---- norms (model_families.md 1.2) ----------------------------------------------------------------------------------
+// ---- norms ----------------------------------------------------------------------------------------------------------
 enum class NormKind : uint8_t {
   llama,        // A: y = w · cast(r)
   one_cast,     // B: y = cast(w · r)
@@ -77,7 +77,7 @@ void act_mul(Context& context, Matrix y, Matrix gate, Matrix up, Activation act)
 // Orthros (arXiv 2610.13735, section 1): q[row] = scale ⊙ q[row] + offset. Columns as W_Q's outputs.
 void affine(Context& context, Matrix q, Vector scale, Vector offset);
 
-// ---- rotary embedding (model_families.md 1.3, half-split pairs) -----------------------------------------------------
+// ---- rotary embedding (half-split pairs) ----------------------------------------------------------------------------
 struct RopeTable {
   std::vector<float> inv_freq;  // [rotary_dim/2]
   float attention_factor = 1;   // multiplies cos and sin

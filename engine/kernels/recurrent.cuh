@@ -13,7 +13,7 @@
 
 namespace hayfork::engine::cuda {
 
-// S ← decay(S) + k dᵀ, o = Sᵀ q: delta has d = β (v − Sᵀ k) (mixers.md 6), the others d = scale · v (4, 5, 7) with a
+// S ← decay(S) + k dᵀ, o = Sᵀ q: delta has d = β (v − Sᵀ k), the others d = scale · v with a
 // decay per token and head or per token and channel.
 enum class Form : uint8_t { delta, scalar, channel };
 

@@ -2,7 +2,7 @@
 //
 // State on the CPU: the ops walk base rows token by token, so the state stands exactly after the last base row and any
 // split into passes gives the same bits; prefill and decode rows are computed alike. So do the plain CUDA kernels. The
-// CUDA kernels for bf16 evaluate prefill rows chunk by chunk on the absolute grid of kChunkRows positions (rulings A5):
+// CUDA kernels for bf16 evaluate prefill rows chunk by chunk on the absolute grid of kChunkRows positions:
 // their state is S before the last chunk, and that chunk's inputs, until a decode row folds them in. Linear attention
 // with decay keeps S in two parts then: at the begin of the open segment, and what its chunks have added since.
 #pragma once

@@ -1,4 +1,4 @@
-// Chunks of kChunkRows positions for the recurrent mixers' prefill rows, on tensor cores (mixers.md 4–7): a kernel that
+// Chunks of kChunkRows positions for the recurrent mixers' prefill rows, on tensor cores: a kernel that
 // is parallel over chunks makes what needs no state (gates, scores, and for the delta rule the inverse of the unit
 // lower triangular system); the state is carried chunk by chunk (delta_scan.cu) or by segments that run at
 // once (scalar, channel: segment.cuh). Scratch a cell, all bf16 but for gates:

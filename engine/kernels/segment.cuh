@@ -1,9 +1,9 @@
-// Linear attention with decay over long prompts (mixers.md 4, 5, 7). The positions are cut into segments of
+// Linear attention with decay over long prompts. The positions are cut into segments of
 // kSegmentChunks chunks on the absolute grid, so that a prompt fills the device although a state is a chain:
 //   local:   L of every segment but the last, from zero: L ← e^{G_end} L + Kᵀ (e^{G_end − G} V)   in parallel
 //   join:    S of every segment's begin, S ← e^{G_segment} S + L                                  in order
 //   answer:  O = e^{G} Q (e^{G_before} S + L) + P V, chunk by chunk from the segment's begin       in parallel
-// The state kept for the next pass is (S, L) of the segment that is open and the inputs of the open chunk (rulings A5):
+// The state kept for the next pass is (S, L) of the segment that is open and the inputs of the open chunk:
 // every product and sum is the same wherever a pass begins or ends. Two walks do it, segment_scan.cuh on any device
 // and segment_sm90.cuh with Hopper's products; here is what both know of a segment.
 #pragma once

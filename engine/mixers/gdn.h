@@ -1,6 +1,6 @@
-// Gated DeltaNet in every form the families use (mixers.md 6.5): one fused projection, optional short convolution,
+// Gated DeltaNet in every form the families use: one fused projection, optional short convolution,
 // SiLU, normalised q and k, the gated delta rule, an RMS norm per head with an optional gate. In Orthros-H the output
-// stream's query bypasses the convolution (orthros.md 5).
+// stream's query bypasses the convolution (docs/orthros.md).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Gated linear attention: a decay per key channel and token. Yang et al. 2023 (arXiv 2312.06635); mixers.md 5.
+// Gated linear attention: a decay per key channel and token. Yang et al. 2023 (arXiv 2312.06635).
 #pragma once
 
 #include <cstdint>

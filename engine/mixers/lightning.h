@@ -1,5 +1,5 @@
 // Linear attention with a constant decay per head: Lightning (Qin et al. 2024, arXiv 2405.17381; MiniMax) and RetNet
-// (Sun et al. 2023, arXiv 2307.08621). mixers.md 4.
+// (Sun et al. 2023, arXiv 2307.08621).
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct LightningSpec {
 // Throws: as Loader.
 std::unique_ptr<Mixer> make_lightning(Loader& loader, const LightningSpec& spec, int64_t hidden);
 
-// ln γ of every head for the generators of mixers.md 4.1 ("fla", "minimax", "retnet"). Empty: unknown name.
+// ln γ of every head for a generator, named after who defines it so ("fla", "minimax", "retnet"). Empty: unknown name.
 std::vector<float> log_decays(const std::string& generator, int32_t n_heads, int32_t layer, int32_t n_layers);
 
 }  // namespace hayfork::engine

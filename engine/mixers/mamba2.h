@@ -1,4 +1,4 @@
-// Mamba-2 (Dao & Gu 2024, arXiv 2405.21060): state-space duality with one decay per head and token. mixers.md 7.
+// Mamba-2 (Dao & Gu 2024, arXiv 2405.21060): state-space duality with one decay per head and token.
 #pragma once
 
 #include <cstdint>

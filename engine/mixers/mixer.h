@@ -69,7 +69,7 @@ class Mixer : public Block {
   virtual LayerInfo info() const = 0;  // bytes a token are filled in by the model, which knows the K/V type
 };
 
-// y = x Wᵀ + b, one call per row kind (rulings A2).
+// y = x Wᵀ + b, one call per row kind.
 void linear_rows(LayerPass& pass, Matrix y, Matrix x, const LinearWeight& weight);
 // The same of linear_act_mul.
 void linear_act_mul_rows(LayerPass& pass, Matrix y, Matrix fused, Matrix x, const LinearWeight& weight, Activation act);

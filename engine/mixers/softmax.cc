@@ -113,7 +113,7 @@ LayerInfo Softmax::info() const {
   return info;
 }
 
-// q = α ⊙ q + β, each stream with its own (orthros.md 1).
+// q = α ⊙ q + β, each stream with its own (docs/orthros.md).
 void Softmax::query_affine(LayerPass& pass, Matrix q) const {
   for (const RowGroup& group : pass.groups) {
     const Affine& a = group.stream == Stream::base ? base_ : output_;

@@ -13,7 +13,7 @@
 
 namespace hayfork::engine {
 
-// orthros.md 1 and 4.
+// The equations and switches are those of docs/orthros.md.
 struct OrthrosSpec {
   enum class Affine : uint8_t { none, pre_norm, post_norm };
   int32_t window = 0;  // of base rows, current token included

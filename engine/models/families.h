@@ -56,7 +56,7 @@ struct Mamba2Defaults {
 };
 Mamba2Spec read_mamba2(const Config& config, int64_t hidden, const Mamba2Defaults& defaults);
 
-// Orthros over a backbone (orthros.md 8): changes the backbone's layers. Throws: corrupt, unsupported.
+// Orthros over a backbone (docs/orthros.md): changes the backbone's layers. Throws: corrupt, unsupported.
 ConfigKeys orthros_keys();  // of the "orthros" block
 std::string orthros_backbone(const Config& block);
 void apply_orthros(ModelSpec& model, const Config& block);

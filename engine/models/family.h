@@ -1,4 +1,4 @@
-// What every family file gives: its model_type, its key lists (rulings A12) and a function from config.json to a
+// What every family file gives: its model_type, its key lists and a function from config.json to a
 // ModelSpec. The helpers read what families share.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Models in the layout of flash-linear-attention (model_families.md 14): gla, retnet, gated_deltanet and its plain
+// Models in the layout of flash-linear-attention: gla, retnet, gated_deltanet and its plain
 // transformer, each with optional softmax layers (the `attn` key).
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// Gemma 4, text (model_families.md 11): sliding and global layers with their own head sizes, normed values, keys used
+// Gemma 4, text: sliding and global layers with their own head sizes, normed values, keys used
 // as values, K/V shared between layers, per-layer inputs, experts beside the dense block, a scalar at each layer's end.
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// gpt-oss (model_families.md 12): sinks in every softmax, a window of 128 on every other layer, YaRN, experts with a
+// gpt-oss: sinks in every softmax, a window of 128 on every other layer, YaRN, experts with a
 // clamped gate, stored in MXFP4 or plain.
 #include <fmt/format.h>
 

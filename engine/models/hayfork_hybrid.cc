@@ -1,4 +1,4 @@
-// hayfork_hybrid (model_families.md 14a): one schema for mixtures of softmax, sliding-window, Lightning, Gated DeltaNet
+// hayfork_hybrid: one schema for mixtures of softmax, sliding-window, Lightning, Gated DeltaNet
 // and Mamba-2 layers over a llama skeleton. Strict: unknown keys, layer types and tensors are errors.
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Mamba-2 models without attention, in the names of transformers and of flash-linear-attention (model_families.md 14).
+// Mamba-2 models without attention, in the names of transformers and of flash-linear-attention.
 #include <limits>
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // MiniCPM 1, 2 and 4, dense (arXiv 2404.06395): llama with three scales. Its released configs leave out keys whose
-// defaults are the class's. There is no reference class in transformers 5; the formulas are model_families.md 8.
+// defaults are the class's. There is no reference class in transformers 5: the class is the one beside its checkpoints.
 #include <cmath>
 
 #include "engine/models/families.h"

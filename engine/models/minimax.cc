@@ -1,4 +1,4 @@
-// MiniMax-Text-01 (arXiv 2501.08313; model_families.md 13): Lightning attention beside full attention, residuals on the
+// MiniMax-Text-01 (arXiv 2501.08313): Lightning attention beside full attention, residuals on the
 // normed input, experts in every layer.
 #include <cmath>
 

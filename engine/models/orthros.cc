@@ -1,4 +1,4 @@
-// Orthros over a backbone (arXiv 2610.13735; schema: orthros.md 8): the backbone's full-attention layers get a window
+// Orthros over a backbone (schema: docs/orthros.md): the backbone's full-attention layers get a window
 // for the base stream and full attention for the output stream, with a scale and offset on the queries of each.
 #include <algorithm>
 
@@ -42,7 +42,7 @@ OrthrosSpec::Affine read_affine(const Config& block) {
   return stage == "pre_norm" ? OrthrosSpec::Affine::pre_norm : OrthrosSpec::Affine::post_norm;
 }
 
-// Orthros-H: what the output stream's query of a Gated DeltaNet layer does (orthros.md 5).
+// Orthros-H: what the output stream's query of a Gated DeltaNet layer does (docs/orthros.md).
 void apply_to_gdn(GdnSpec& gdn, const Config* switches) {
   if (switches == nullptr) return;
   if (switches->text("query_conv", "bypass") != "bypass") switches->fail("query_conv", "only bypass is known");

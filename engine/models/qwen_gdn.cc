@@ -1,5 +1,5 @@
 // Qwen3-Next and Qwen3.5 (text): three Gated DeltaNet layers to one gated attention layer with partial rotary; norms
-// are zero-centred (model_families.md 6).
+// are zero-centred.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Qwen3-MoE: Qwen3 attention, experts instead of the feed-forward block in some or all layers (model_families.md 5).
+// Qwen3-MoE: Qwen3 attention, experts instead of the feed-forward block in some or all layers.
 #include "engine/models/qwen_moe.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// random:<shape>[+swa<w>[@layers]][+orthros<w>][:seed] — models of known shapes with made-up weights (rulings A16).
+// random:<shape>[+swa<w>[@layers]][+orthros<w>][:seed] — models of known shapes with made-up weights.
 #pragma once
 
 #include <cstdint>

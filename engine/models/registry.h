@@ -16,7 +16,7 @@ namespace hayfork::engine {
 struct ResolvedModel {
   ModelSpec spec;
   std::vector<int32_t> eos_ids;  // of config.json; generation_config.json may add to them
-  std::string config_sha256;     // rulings A11
+  std::string config_sha256;     // of canonical JSON, overrides in it
 };
 
 // `has_tensor` tells under which names the file keeps its language model. Throws: corrupt, unsupported.

@@ -28,7 +28,7 @@ struct ResidualMix {
   float alpha = 1, beta = 1;
 };
 
-// Gemma 4's per-layer inputs (model_families.md 11), the layer's part: h += norm(projection(gelu(gate(h)) ⊙ input)).
+// Gemma 4's per-layer inputs, the layer's part: h += norm(projection(gelu(gate(h)) ⊙ input)).
 struct LayerInputSpec {
   std::string gate, projection;  // without ".weight"
   NormSpec norm;

@@ -52,7 +52,7 @@ std::string arch_word(const ModelSpec& spec, const std::vector<LayerInfo>& layer
 }
 
 // Each window moves information by w − 1 positions at most, and K/V of a layer depend on the layers before it; one
-// unwindowed or recurrent reader of the base stream makes the reach everything (orthros.md 3, property 4).
+// unwindowed or recurrent reader of the base stream makes the reach everything (docs/orthros.md, Reach).
 void set_reach(ModelInfo& info) {
   int64_t kv = 1, hidden = 1;
   for (const LayerInfo& layer : info.layers) {

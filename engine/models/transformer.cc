@@ -167,7 +167,7 @@ int64_t Transformer::scratch_bytes(int64_t n_rows, int64_t n_want) const {
   return bytes;
 }
 
-// One table a rope kind, or one for each planned length in the pass where the kind depends on it (rulings A6).
+// One table a rope kind, or one for each planned length in the pass where the kind depends on it.
 std::vector<RopeAngles> Transformer::rope_angles_of(Context& context, const Pass& pass) {
   std::vector<RopeAngles> all;
   std::vector<int32_t> table_of_seq(pass.seqs.size(), 0);

@@ -118,7 +118,7 @@ std::vector<ScoreRow> samples_of(Store& store, const Found& found, const LayoutC
   return out;
 }
 
-// Documents of both were asked with other prompts, though the tokenizer is the same (rulings B5). Both in the order of
+// Documents of both were asked with other prompts, though the tokenizer is the same. Both in the order of
 // samples_of.
 bool other_prompts(const Found& a, const std::vector<ScoreRow>& of_a, const Found& b,
                    const std::vector<ScoreRow>& of_b) {

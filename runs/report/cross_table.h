@@ -1,5 +1,5 @@
 // Models × tasks: every row one model (or run), every column a task's aggregate with its interval, the best of a column
-// marked where the paired, adjusted test against every other row says so (rulings B9). Missing is missing, never 0.
+// marked where the paired, adjusted test against every other row says so. Missing is missing, never 0.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
 // Tables as papers have them: which columns, filled from which task and metric, and the rows that were published
-// (mechanism.md section 8's sources: arXiv papers, named in each layout). Published figures are data for a reader to
+// (arXiv papers, named in each layout). Published figures are data for a reader to
 // look at beside his own; nothing is computed from them but the means that check them.
 #pragma once
 

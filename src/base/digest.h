@@ -1,4 +1,4 @@
-// SHA-256 of bytes and of canonical JSON: the identities of models, plans, prompts and runs (rulings A11, B6).
+// SHA-256 of bytes and of canonical JSON: the identities of models, plans, prompts and runs.
 #pragma once
 
 #include <array>

@@ -51,7 +51,7 @@ class Error : public std::exception {
 
 std::string_view name(ErrorCode code);
 
-// The program's exit status for an error (interface.md section 2, rulings B14): usage 2, database and disk 6, model 7,
+// The program's exit status for an error: usage 2, database and disk 6, model 7,
 // memory 8, remote 9, device 10, data 11, internal 70.
 int exit_code(const Error& error);
 

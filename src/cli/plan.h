@@ -1,5 +1,5 @@
-// A run's plan, made and ready to be computed: the engine, the tasks, and the identity that resume, shards and merge go
-// by (rulings A11).
+// A run's plan, made and ready to be computed: the engine, the tasks, and the identity by which resume, shards and
+// merge find what belongs together.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ struct Plan {
 };
 
 // Opens the model and makes the tasks. `digest`: compute the weights' digest (a dry run needs none).
-// Throws: usage when a length is past the model's window (interface.md section 2), and what opening and making throw.
+// Throws: usage when a length is past the model's window, and what opening and making throw.
 Plan make_plan(RunConfig config, const EngineFlags& flags, bool digest, Console& console, const EventSink& events);
 // Throws: usage when the plan holds no samples.
 void require_samples(const Plan& plan);
@@ -38,11 +38,11 @@ std::string plan_sha256(const Plan& plan);
 runs::ModelRow model_row(const engine::ModelInfo& info);
 std::vector<runs::ModelLayerRow> layer_rows(const engine::ModelInfo& info);
 runs::PlannedTask planned_task(const tasks::Task& task, const RunConfig& config);
-// The groups asked for that have aggregates of their own: they stand after the tasks, without samples (rulings B8).
+// The groups asked for that have aggregates of their own: they stand after the tasks, without samples.
 std::vector<runs::PlannedTask> planned_groups(const Plan& plan);
 runs::HostRow host_row();
 
-// How often each sample's document stood earlier in its task's plan (rulings B5), by plan index.
+// How often each sample's document stood earlier in its task's plan, by plan index.
 std::vector<int64_t> occurrences(const tasks::Task& task);
 
 }  // namespace hayfork::cli

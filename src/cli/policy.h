@@ -1,4 +1,4 @@
-// Gate policies from YAML: schema hayfork/gate/1 (rulings B10, docs/gate.md).
+// Gate policies from YAML: schema hayfork/gate/1 (docs/gate.md).
 #pragma once
 
 #include <filesystem>

@@ -3,7 +3,7 @@
 
 namespace hayfork::cli {
 
-// Parses, runs the verb, prints errors to standard error. Returns the exit status (interface.md section 2).
+// Parses, runs the verb, prints errors to standard error. Returns the exit status (src/base/error.h).
 int run_program(int argc, char** argv);
 
 }  // namespace hayfork::cli

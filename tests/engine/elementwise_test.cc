@@ -25,7 +25,7 @@ TEST(Add, ScalesTheSecond) {
   }
 }
 
-TEST(ActMul, KnownValues) {  // model_families.md 1.6
+TEST(ActMul, KnownValues) {
   const auto context = make_cpu_context(DType::f32);
   Guarded gate(1, 2), up(1, 2), y(1, 2);
   gate.at(0, 0) = 1;

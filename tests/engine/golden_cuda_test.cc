@@ -91,7 +91,7 @@ TEST_P(GoldenCuda, LogitsMatchTheReferenceWithTheSameBitsUnderEverySwitch) {
         if (i + 1 == sequences.size()) std::printf("%s f32 %.1e\n", GetParam().filename().c_str(), worst);
         continue;
       }
-      // rulings A10: transformers' own error, or that of the same model token by token, where the recurrences run
+      // transformers' own error, or that of the same model token by token, where the recurrences run
       // unfused with a state in float32.
       const bool has_recurrence = Cache::bytes_per_state(golden->model().state_specs()) > 0;
       if ((sequences[i].logits_bf16.empty() && !has_recurrence) || sequences[i].ids.size() == 1) continue;

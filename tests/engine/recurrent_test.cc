@@ -60,7 +60,7 @@ class Recurrent : public testing::Test {
   std::unique_ptr<Context> context;
 };
 
-// mixers.md 6.2, worked by hand in float64.
+// The gated delta rule, worked by hand in float64.
 TEST_F(Recurrent, GatedDeltaRuleGivesTheWorkedExample) {
   const GatedDeltaParams p{.n_q = 1, .n_k = 1, .n_v = 1, .dk = 2, .dv = 2};
   Table q(3, 2, 1), k(3, 2, 1), v(3, 2, 1), a(3, 1, 1), b(3, 1, 1), o(3, 2, 1);
@@ -100,7 +100,7 @@ TEST_F(Recurrent, GatedDeltaRuleGivesTheSameBitsForAnySplitAndHeadLayout) {
     const Table whole = run({});
     EXPECT_EQ(run({1, 2, 3}).values, whole.values);
     EXPECT_EQ(run({16}).values, whole.values);
-    // The recurrence of mixers.md 6.2 in float64.
+    // The gated delta rule in float64.
     for (int32_t h = 0; h < p.n_out(); ++h) {
       const int64_t qh = h * p.n_q / p.n_out(), j = h * p.n_v / p.n_out(), kh = j * p.n_k / p.n_v;
       std::vector<double> s(static_cast<size_t>(p.dk * p.dv), 0.0);
@@ -247,7 +247,7 @@ TEST_F(Recurrent, DecayAttentionFollowsItsRecurrence) {
   }
 }
 
-// mixers.md 4.1: the four definitions that disagree.
+// The four definitions of decays that disagree.
 TEST(LogDecays, AreThoseOfEachSource) {
   const auto retnet = log_decays("retnet", 4, 3, 4);
   EXPECT_NEAR(retnet[0], -3.174869831e-2, 3e-9);
@@ -261,7 +261,7 @@ TEST(LogDecays, AreThoseOfEachSource) {
   EXPECT_TRUE(log_decays("other", 8, 1, 4).empty());
 }
 
-// model_families.md 5: logits (2, −1, 0.5, 3), two experts.
+// Logits (2, −1, 0.5, 3), two experts.
 TEST_F(Recurrent, RouterChoosesAndRenormalises) {
   Table logits(2, 4, 1);
   logits.values = {2, -1, .5F, 3, 1, 1, 1, 0};

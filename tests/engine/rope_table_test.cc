@@ -15,7 +15,7 @@ void expect_near(float value, double want) {
   EXPECT_NEAR(value / want, 1.0, 5e-7) << "want " << want;
 }
 
-// The golden values are those of model_families.md 1.4, computed in double precision.
+// The golden values were computed by the formulas of transformers' modeling_rope_utils in double precision.
 TEST(Rope, Llama3KeepsBlendsAndDivides) {
   const RopeSpec spec{.kind = Kind::llama3,
                       .head_dim = 128,

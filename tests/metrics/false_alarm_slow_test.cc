@@ -1,4 +1,4 @@
-// How often a comparison of equals is called a difference (rulings B9): 1,000 families of five comparisons for each
+// How often a comparison of equals is called a difference: 1,000 families of five comparisons for each
 // test, kind of score, number of pairs, with and without clusters. A family alarms when a p-value adjusted by Holm is
 // below 0.05; at most 6.5 % may. HAYFORK_STUDY=1 prints the table of
 // docs/compare.md, and also runs the larger bootstraps.

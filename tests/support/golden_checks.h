@@ -10,7 +10,7 @@ namespace hayfork::test {
 // threads and with one row wanted, decode rows within the tolerance
 // too; K and V where given.
 void check_golden(const std::filesystem::path& folder, double tolerance);
-// bf16: root mean square error at most 1.5 times that of the reference's own bf16 run (rulings A10). Nothing when the
+// bf16: root mean square error at most 1.5 times that of the reference's own bf16 run. Nothing when the
 // case has no such run.
 void check_golden_bf16(const std::filesystem::path& folder);
 

@@ -40,7 +40,7 @@ TEST(KamradtData, InsertionEqualsTheOriginalByteForByte) {
   EXPECT_GE(n, 20);
 }
 
-// niah.md 4.2 on the essays, against the rule written down again over characters.
+// Sentence ends of the essays, against the rule written down again over characters.
 TEST(KamradtData, SentenceEdgesFollowTheRuleOnTheEssays) {
   HAY_NEED_DATA(folder, "niah");
   const datasets::Haystack essays = datasets::load_haystack(folder / "PaulGrahamEssays");

@@ -1,6 +1,6 @@
 // lm-evaluation-harness, version 0.4: results_<date>.json as EvaluationTracker writes it (lm_eval/loggers/
 // evaluation_tracker.py) and samples_<task>_<date>.jsonl, whose values are texts ("-1.25", "True": sanitize_list).
-// Protocols are lm-eval's own, never those of the benchmark's authors (rulings B3).
+// Protocols are lm-eval's own, never those of the benchmark's authors.
 #include <algorithm>
 #include <cmath>
 #include <set>
