@@ -306,7 +306,7 @@ class Walk {
 
 // Blocks a multiprocessor holds: enough loads in flight.
 constexpr int blocks_for(int rows) {
-  return rows <= 4 ? 4 : rows <= 8 ? 2 : 1;
+  return rows <= 4 ? 4 : rows <= 8 ? 3 : 2;
 }
 
 template <typename T, Form kForm, int kRows, bool kFour>
