@@ -83,7 +83,7 @@ def main():
     verb.add_argument("prompts", help="of hayfork show prompts niah … -o jsonl")
     verb.add_argument("samples", help="of hayfork export samples RUN -o jsonl")
     verb = verbs.add_parser("card", help="write README.md into trained folders")
-    verb.add_argument("figures", type=pathlib.Path, help="folder of NAME.samples and NAME.check, or a file of losses")
+    verb.add_argument("figures", type=pathlib.Path, help="folder of NAME.samples, NAME.check and NAME.several, or a file of losses")
     verb.add_argument("models", type=pathlib.Path, nargs="+")
     args = parser.parse_args()
     if args.verb == "tokenizer":
@@ -110,7 +110,8 @@ def main():
                 text = cards.scaling(recipe, record, json.loads(args.figures.read_text()))
             else:
                 text = cards.zoo(recipe, record, args.figures / f"{folder.name}.samples",
-                                 (args.figures / f"{folder.name}.check").read_text().strip())
+                                 (args.figures / f"{folder.name}.check").read_text().strip(),
+                                 args.figures / f"{folder.name}.several")
             (folder / "README.md").write_text(text)
     else:
         train(args)

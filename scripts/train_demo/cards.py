@@ -25,6 +25,11 @@ def grid(samples):
     return "\n".join(rows), sum(right.values()), sum(asked.values())
 
 
+def share(samples):
+    scores = [json.loads(line)["score"] for line in open(samples)]
+    return f"{sum(s == 1 for s in scores)} of {len(scores)}"
+
+
 def training(recipe, record):
     stages = ", ".join(f"{s.steps:,} at {s.length:,} ({s.needles})" for s in recipe.stages)
     begin = f"begins with the weights that the recipe `{recipe.start}` gives" if recipe.start else "begins with random weights"
@@ -40,7 +45,7 @@ def training(recipe, record):
 """
 
 
-def zoo(recipe, record, samples, equal):
+def zoo(recipe, record, samples, equal, several):
     table, right, asked = grid(samples)
     check = f"""- The same prompts through `scripts/train_demo check` (this project's PyTorch forward pass in float32):
   {equal}.
@@ -53,7 +58,8 @@ def zoo(recipe, record, samples, equal):
 
 {table}
 
-{check}- Prompt: `secret` needles, as `hayfork.json` says; only the 64 city names of the training text are keys.
+{check}- With three needles of which one is asked for (`--niah-needles 3`, to 2,048 tokens): {share(several)}.
+- Prompt: `secret` needles, as `hayfork.json` says; only the 64 city names of the training text are keys.
 - SHA-256 of model.safetensors: `{record['sha256']}`
 - Licence: Apache-2.0, as the repository.
 """

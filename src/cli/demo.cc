@@ -63,7 +63,7 @@ RunConfig demo_config(const DemoOptions& options, const fs::path& model) {
       options.full ? std::vector<int64_t>{256, 512, 1024, 2048, 4096} : std::vector<int64_t>{256, 512, 1024, 2048};
   config.depths = options.full ? std::vector<double>{0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100}
                                : std::vector<double>{0, 20, 40, 60, 80, 100};
-  config.samples = options.full ? 10 : 3;
+  config.samples = options.full ? 10 : 5;
   config.task_options["niah-needles"] = options.full ? "5" : "3";
   return config;
 }
