@@ -25,7 +25,9 @@ constexpr CodeText kCodes[] = {
      "The model's folder or tokenizer is not here, and aggregates are made by the task. hayfork resume RUN makes them "
      "where the model is."},
     {"HAY-W020", "the haystack is shorter than the context",
-     "Its text is repeated to fill the length. Repeated text makes a needle stand out; give a longer --niah-haystack."},
+     "Its text is repeated to fill the length, but for RULER's p0 and lm-eval, whose prompts end with it. Repeated "
+     "text "
+     "makes a needle stand out; give a longer --niah-haystack, or more --essays."},
     {"HAY-W021", "a question file has fewer questions than samples were asked for",
      "Every question is asked once a length, and the intervals say what so few samples are worth. Give the whole file, "
      "or "

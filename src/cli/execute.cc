@@ -13,6 +13,7 @@
 #include "base/parallel.h"
 #include "base/units.h"
 #include "cli/calibration.h"
+#include "cli/grid_view.h"
 #include "cli/progress.h"
 #include "cli/sample_rows.h"
 #include "cli/signals.h"
@@ -218,17 +219,22 @@ class Execution {
       console_.note(fmt::format("shard {}/{} is done; hayfork db merge puts shards of several databases together",
                                 options_.shard, options_.n_shards));
     } else if (n_stored < n_planned) {
-      console_.note(fmt::format("{} of {} samples are stored  next: hayfork resume {}{}", n_stored, n_planned,
-                                handle_.run_id, db_flag()));
+      console_.note(fmt::format("{} of {} samples are stored  next: {}", n_stored, n_planned, resume_command()));
     } else {
-      console_.note(fmt::format("next: hayfork show {0}{1}   hayfork heatmap {0}{1}", handle_.run_id, db_flag()));
+      const std::string run = handle_.run_id + db_flag();
+      console_.note("next: hayfork show " + run + (can_be_drawn() ? "   hayfork heatmap " + run : ""));
     }
   }
 
-  std::string db_flag() const {
-    std::string flags = options_.db.db == "runs.db" ? "" : " --db " + options_.db.db;
-    if (options_.n_shards > 1) flags += fmt::format(" --shard {}/{}", options_.shard, options_.n_shards);
-    return flags;
+  bool can_be_drawn() const {
+    return std::any_of(handle_.run_tasks.begin(), handle_.run_tasks.end(),
+                       [&](int64_t task) { return cli::can_be_drawn(store_.grid(task)); });
+  }
+
+  std::string db_flag() const { return options_.db.db == "runs.db" ? "" : " --db " + options_.db.db; }
+  std::string resume_command() const {
+    return "hayfork resume " + handle_.run_id + db_flag() +
+           (options_.n_shards > 1 ? fmt::format(" --shard {}/{}", options_.shard, options_.n_shards) : "");
   }
 
   // The run cannot go on: what is stored stays, and the database says so as far as it still can.
@@ -242,7 +248,7 @@ class Execution {
     } catch (const Error& second) {
       console_.note(fmt::format("the database could not be told: {}", second.what()));
     }
-    console_.note(fmt::format("what is stored is kept  next: hayfork resume {}{}", handle_.run_id, db_flag()));
+    console_.note("what is stored is kept  next: " + resume_command());
   }
 
   const Plan& plan_;

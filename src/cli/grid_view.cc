@@ -1,8 +1,13 @@
 #include "cli/grid_view.h"
 
+#include <algorithm>
 #include <set>
 
 namespace hayfork::cli {
+
+bool can_be_drawn(const std::vector<runs::GridCell>& cells) {
+  return std::any_of(cells.begin(), cells.end(), [](const auto& cell) { return cell.ctx_len && cell.depth_pct; });
+}
 
 bool has_grid(const std::vector<runs::GridCell>& cells) {
   std::set<double> depths;

@@ -18,7 +18,9 @@ struct TaskGrid {
   std::vector<runs::ScoreRow> scores;  // of its samples, as Store::scores gives them
 };
 
-// Whether a task has a length × depth grid worth drawing: samples with both, at two depths or more.
+// Whether `hayfork heatmap` can draw a task: it has samples with a length and a depth.
+bool can_be_drawn(const std::vector<runs::GridCell>& cells);
+// Whether a task has a length × depth grid worth drawing unasked: samples with both, at two depths or more.
 bool has_grid(const std::vector<runs::GridCell>& cells);
 TaskGrid task_grid(runs::Store& store, const runs::RunView& view, const runs::RunTaskView& task,
                    const std::string& metric);

@@ -31,16 +31,18 @@ std::vector<TaskGrid> grids_of(runs::Store& store, const std::string& reference,
   const runs::RunView view = store.show_run(selection.run.id);
   std::vector<TaskGrid> grids;
   std::string known;
+  bool lengths = false;
   for (const runs::RunTaskView& task : view.tasks) {
     known += (known.empty() ? "" : ", ") + task.task.name;
     if (selection.task && task.task.name != *selection.task) continue;
     const std::vector<runs::GridCell> cells = store.grid(task.row.id);
-    const bool any = std::any_of(cells.begin(), cells.end(), [](const auto& c) { return c.ctx_len && c.depth_pct; });
-    if (any) grids.push_back(task_grid(store, view, task, metric));
+    if (can_be_drawn(cells)) grids.push_back(task_grid(store, view, task, metric));
+    lengths = lengths || std::any_of(cells.begin(), cells.end(), [](const auto& cell) { return cell.ctx_len; });
   }
   if (grids.empty()) {
     throw Error(ErrorCode::usage, ErrorSubject::general, fmt::format("{} has no length × depth grid", reference),
-                {.why = "its tasks are " + (known.empty() ? "none" : known), .next = "--curve draws scores by length"});
+                {.why = "its tasks are " + (known.empty() ? "none" : known),
+                 .next = lengths ? "--curve draws scores by length" : "hayfork show " + reference + " has its scores"});
   }
   return grids;
 }

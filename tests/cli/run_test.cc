@@ -21,6 +21,7 @@ using test::hayfork;
 using test::ProcessOptions;
 using test::ProcessResult;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::vector<std::string> kGrid = {"--tasks",  "niah",     "--lengths", "256,512",
                                         "--depths", "0,50,100", "--samples", "2"};
@@ -94,6 +95,18 @@ TEST_F(RunTest, GivesResultsAndAGrid) {
   EXPECT_THAT(hayfork({"heatmap", "@last", "@last", "--diff", "--db", db()}).out, HasSubstr("+0.00"));
   EXPECT_EQ(hayfork({"heatmap", "@last:nonsense", "--db", db()}).status, 2);
   EXPECT_EQ(hayfork({"heatmap", "--db", db(), "-o", "x.gif"}).status, 2);
+}
+
+TEST_F(RunTest, OnlyWhatCanBeDrawnIsSaidToBeDrawn) {
+  EXPECT_THAT(run().err, HasSubstr("hayfork heatmap r"));
+  const std::string questions = (test::source_dir() / "demo/tasks/questions.yaml").string();
+  const ProcessResult result = run({}, {"--tasks", questions, "--limit", "2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("next: hayfork show r"));
+  EXPECT_THAT(result.err, Not(HasSubstr("heatmap")));
+  const ProcessResult heatmap = hayfork({"heatmap", "@last", "--db", db()});
+  EXPECT_EQ(heatmap.status, 2);
+  EXPECT_THAT(heatmap.err, HasSubstr("hayfork show @last"));
 }
 
 TEST_F(RunTest, EveryFormatIsPrinted) {
@@ -216,6 +229,14 @@ TEST_F(RunTest, ShardsMergeToTheWhole) {
   EXPECT_EQ(runs().size(), 1u);
   EXPECT_EQ(digest(db()), wanted);
   EXPECT_EQ(run({"--shard", "2/2"}).status, 2);
+
+  // Behind the last shard, in the database of the others, comes what takes no shard.
+  fs::remove(db());
+  ASSERT_EQ(run({"--shard", "0/2"}).status, 0);
+  const ProcessResult last = run({"--shard", "1/2"});
+  EXPECT_THAT(last.err, HasSubstr("next: hayfork show r"));
+  EXPECT_THAT(last.err, Not(HasSubstr("--shard")));
+  EXPECT_EQ(digest(db()), wanted);
 }
 
 TEST_F(RunTest, EventsAreJsonLines) {
