@@ -84,6 +84,7 @@ class Ruler : public Task {
     const int64_t length = lengths_[static_cast<size_t>(index / samples_)];
     RulerSeries::Drawn drawn = series(length).get(index % samples_);
     note_clamped(length, drawn.sample);
+    note_essays(length, drawn.sample);
     if (!form_.counts_prompt())
       drawn.ids = text_.tokenizer->encode(form_.prompt(drawn.sample), {.add_special = false, .parse_special = true});
     Sample out;
@@ -183,7 +184,11 @@ class Ruler : public Task {
     try {
       // Where little fits, a later sample may be the one that does not.
       const int64_t n = length <= 2 * kFourThousand ? std::min<int64_t>(samples_, 50) : 1;
-      for (int64_t i = 0; i < n; ++i) note_clamped(length, series(length).get(i).sample);
+      for (int64_t i = 0; i < n; ++i) {
+        const datasets::RulerSample sample = series(length).get(i).sample;
+        note_clamped(length, sample);
+        note_essays(length, sample);
+      }
     } catch (const Error& error) {
       if (error.code() != ErrorCode::usage || error.subject() != ErrorSubject::general) throw;
       const auto options = [this](int64_t n) { return form_.generator_options(n, *text_.tokenizer); };
@@ -206,6 +211,21 @@ class Ruler : public Task {
         {Event::Level::warn, "HAY-W022",
          "at length " + std::to_string(length) + " questions stand with their own documents alone, which may be longer",
          info_.name});
+  }
+
+  // Fewer words than a prompt takes go round, as upstream's; the paper's generator and its fork end with them. Said
+  // once a length.
+  void note_essays(int64_t length, const datasets::RulerSample& sample) const {
+    if (task_.haystack != "essay" || !data_.essays || !events_) return;
+    const auto n_words = static_cast<int64_t>(data_.essays->size());
+    const bool ends = form_.name == "p0" || form_.is_lm_eval();
+    if (sample.size < n_words + (ends ? 0 : 1)) return;
+    const std::lock_guard lock(*mutex_);
+    if (!short_essays_.insert(length).second) return;
+    events_({Event::Level::warn, "HAY-W020",
+             "the essays have " + std::to_string(n_words) + " words and " +
+                 (ends ? "end before length " : "go round to fill ") + std::to_string(length),
+             info_.name});
   }
 
   // A question file may hold fewer questions than samples were asked for.
@@ -270,7 +290,7 @@ class Ruler : public Task {
   TaskInfo info_;
   std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
   mutable std::map<int64_t, std::unique_ptr<RulerSeries>> series_;
-  mutable std::set<int64_t> clamped_;  // lengths that were told of
+  mutable std::set<int64_t> clamped_, short_essays_;  // lengths that were told of
 };
 
 bool is_space(char32_t c) {  // Python's str.strip

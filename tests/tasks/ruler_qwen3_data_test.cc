@@ -1,5 +1,7 @@
 // RULER's prompts with a real tokenizer: upstream's own runs with Qwen3, all thirteen tasks, two templates, 4K; and its
 // scoring.
+#include <fstream>
+
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -62,6 +64,28 @@ TEST(RulerQaData, AShortLengthKeepsTheQuestionsOwnDocuments) {
       const Sample s = task->sample(i);
       EXPECT_TRUE(json::parse(s.recipe_json)["clamped"].get<bool>());
     }
+  }
+}
+
+TEST(RulerEssaysData, TooFewWordsGoRoundOrEndAndThatIsSaid) {
+  HAY_NEED_DATA(ruler, "ruler");
+  const auto tokenizer = engine::Tokenizer::load(test::source_dir() / "demo" / "full");
+  const test::TempDir folder;
+  const std::string essays = (folder.path() / "essays.txt").string();
+  std::ofstream(essays) << "One short essay. It has two sentences.";
+  for (const char* protocol : {"p1", "p0"}) {
+    std::vector<Event> events;
+    TaskOptions options{.lengths = {4096}, .samples = 2, .data_dir = ruler.parent_path()};
+    options.events = [&](const Event& e) { events.push_back(e); };
+    options.extra["protocol"] = protocol;
+    make_task("ruler_niah_single_2", options, {.tokenizer = tokenizer.get()})->sample(1);
+    EXPECT_TRUE(events.empty()) << protocol << ": the essays at hand are long enough";
+    options.extra["essays"] = essays;
+    make_task("ruler_niah_single_2", options, {.tokenizer = tokenizer.get()})->sample(1);
+    ASSERT_EQ(events.size(), 1u) << protocol;
+    EXPECT_EQ(events[0].code, "HAY-W020");
+    const std::string what = std::string(protocol) == "p1" ? "go round to fill 4096" : "end before length 4096";
+    EXPECT_EQ(events[0].message, "the essays have 7 words and " + what);
   }
 }
 
