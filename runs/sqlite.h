@@ -140,11 +140,6 @@ std::string get_text(Connection& connection, const Blob& sha256, const std::stri
 
 // ---- Rows ----------------------------------------------------------------------------------------------------------
 
-template <typename Row>
-constexpr bool has_id() {
-  return std::string_view(std::get<0>(RowTable<Row>::kFields).name) == "id";
-}
-
 // "a, b, c"; `prefix` ("s.") before each.
 template <typename Row>
 std::string column_list(const std::string& prefix = "", bool with_id = true) {

@@ -3,7 +3,7 @@
 
     scripts/check_hybrids.py [--hayfork build/bin/hayfork] [--device cpu] [--dtype f32] [--kinds hybrid,gla] [--cases 10] [--seed 0]
                              [--keep FOLDER]
-    scripts/check_hybrids.py --golden FOLDER    # the reference against stored golden cases, to check it first
+    scripts/check_hybrids.py --golden FOLDER    # the reference against stored golden cases (1e-12), to check it first
 
 Kinds: `hybrid` (every mixer and switch of hayfork_hybrid in any order of layers), `orthros_hybrid` and `orthros_h`
 (Orthros over it and over qwen3_5_text), minicpm, and the layouts of flash-linear-attention: transformer, gated_deltanet,
@@ -27,7 +27,7 @@ import tempfile
 import torch
 from safetensors.torch import load_file, save_file
 
-from check_orthros import probe, relative
+from check_orthros import GOLDEN, probe, relative
 from hybrid_reference import Reference, Rounded
 from hybrid_shapes import KINDS
 
@@ -119,6 +119,7 @@ def check_greedy(options, folder, reference, prompt, slack):
 
 
 def check_golden(root):
+    figures = []
     for folder in sorted(pathlib.Path(root).iterdir()):
         config = json.loads((folder / "config.json").read_text())
         own = config.get("orthros", {}).get("backbone_model_type", config["model_type"])
@@ -127,6 +128,8 @@ def check_golden(root):
             reference = Reference(config, load_file(folder / "model.safetensors"))
             worst = max(relative(golden[f"logits64.{i}"], reference.logits(s["ids"])) for i, s in enumerate(meta["sequences"]))
             print(f"{folder.name:28} {worst:.2g}")
+            figures.append(worst)
+    return 0 if figures and max(figures) <= GOLDEN else 1
 
 
 @torch.no_grad()
@@ -142,7 +145,7 @@ def main():
     parser.add_argument("--golden", default=None)
     options = parser.parse_args()
     if options.golden:
-        return check_golden(options.golden)
+        sys.exit(check_golden(options.golden))
     kept = pathlib.Path(options.keep or tempfile.mkdtemp(prefix="hybrids-"))
     check, stored = (check_f32, STORED) if options.dtype == "f32" else (check_bf16, [torch.bfloat16])
     n_failed = 0

@@ -1,5 +1,5 @@
 // A haystack in tokens: encoded once, read from any start as if it went round in a circle, with the places in it where
-// a sentence ends (niah.md 4.2: found in the text, not by ids of a full stop). Immutable: threads may share it.
+// a sentence ends (found in the text, not by ids of a full stop). Immutable: threads may share it.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,6 @@ class HaystackIds {
   HaystackIds(const datasets::Haystack& haystack, const engine::Tokenizer& tokenizer);
 
   int64_t size() const { return static_cast<int64_t>(ids_.size()); }
-  int64_t used_bytes() const { return used_bytes_; }
   // The n tokens from `start` on, going round; `edges` says what stands before each of them, the first being a sentence
   // end. Requires: 0 ≤ start < size().
   void read(int64_t start, int64_t n, Ids& ids, std::vector<Edge>& edges) const;

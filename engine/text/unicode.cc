@@ -128,9 +128,6 @@ namespace detail {
 const uint16_t* const kAsciiClass = classes().ascii.data();
 }
 
-std::string_view category_name(Category category) {
-  return kNames[category];
-}
 uint16_t char_class_slow(char32_t c) {
   return classes().table[c];
 }

@@ -58,8 +58,6 @@ enum Category : uint8_t {
   Co
 };
 constexpr int kCategories = 29;
-// "Lu", … for a category; its first letter is the group.
-std::string_view category_name(Category category);
 
 uint16_t char_class_slow(char32_t c);
 namespace detail {
