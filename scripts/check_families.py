@@ -16,7 +16,6 @@ import json
 import pathlib
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -27,6 +26,7 @@ transformers.utils.logging.disable_progress_bar()
 from safetensors.torch import load_file
 
 import checkpoint_forms
+from check_orthros import probe, relative
 
 MAX_LENGTH = 192
 N_GREEDY = 12
@@ -289,30 +289,21 @@ def fill(model, generator):
             p.copy_(draw / (p.shape[-1] if "embed" not in name else 1) ** 0.5)
 
 
-def run_hayfork(options, *words):
-    done = subprocess.run([options.hayfork, "probe", *words, "--dtype", "f32", "--device", "cpu"], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr.strip())
-    return done.stdout
-
-
 def difference(options, folder, model, ids):
     """Largest difference over the largest logit: ours and transformers' own in float32; whether the greedy continuation is the same."""
     (folder / "ids.json").write_text(json.dumps({"ids": ids}))
-    run_hayfork(options, "logits", "--model", str(folder), "--ids-file", str(folder / "ids.json"), "--out", str(folder / "ours.safetensors"))
+    probe(options, "logits", "--model", str(folder), "--ids-file", str(folder / "ids.json"), "--out", str(folder / "ours.safetensors"))
     ours = load_file(folder / "ours.safetensors")
     worst, rounding = 0.0, 0.0
     single = [model(torch.tensor([row]), use_cache=False).logits[0].double() for row in ids]
     model.double()
     for i, row in enumerate(ids):
-        if not ours[f"logits.{i}"].isfinite().all():
-            raise RuntimeError("logits that are no numbers")
         theirs = model(torch.tensor([row]), use_cache=False).logits[0].double()
-        worst = max(worst, float((ours[f"logits.{i}"].double() - theirs).abs().max() / theirs.abs().max()))
-        rounding = max(rounding, float((single[i] - theirs).abs().max() / theirs.abs().max()))
+        worst = max(worst, relative(ours[f"logits.{i}"], theirs))
+        rounding = max(rounding, relative(single[i], theirs))
     prompt, greedy = list(ids[0]), []
     request = {"prompt": prompt, "max_new_tokens": N_GREEDY, "ignore_eos": True}
-    answer = json.loads(run_hayfork(options, "generate", "--model", str(folder), "--requests", write_request(folder, request)))
+    answer = json.loads(probe(options, "generate", "--model", str(folder), "--requests", write_request(folder, request)))
     for token in answer["ids"]:
         last = model(torch.tensor([prompt + greedy]), use_cache=False).logits[0, -1].double()
         if int(last.argmax()) != token and float(last.max() - last[token]) > 1e-5 * float(last.abs().max()):
@@ -331,6 +322,7 @@ def write_request(folder, request):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hayfork", default="build/bin/hayfork")
+    parser.set_defaults(device="cpu", dtype="f32")
     parser.add_argument("--families", default=",".join(FAMILIES))
     parser.add_argument("--cases", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
