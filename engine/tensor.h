@@ -23,7 +23,6 @@ struct Matrix {
   int64_t rows = 0, cols = 0, stride = 0;
 
   float* f32(int64_t row) const { return static_cast<float*>(data) + row * stride; }
-  bf16* bf16s(int64_t row) const { return static_cast<bf16*>(data) + row * stride; }
   Matrix columns(int64_t begin, int64_t n) const {
     return {static_cast<char*>(data) + begin * size_of(dtype), dtype, rows, n, stride};
   }

@@ -8,6 +8,7 @@ point is put through one component at a time and what happens to it is recorded,
     pip install tokenizers==0.23.3
     scripts/make_unicode_tables.py engine/text/unicode_tables.cc
 """
+import argparse
 import sys
 
 import tokenizers
@@ -117,7 +118,7 @@ def array(name, words, comment, type_="uint32_t"):
     return "\n".join(lines + ["};", ""])
 
 
-def main():
+def main(path):
     gc = categories()
     of = {}
     for (first, value), (end, _) in zip(gc, gc[1:] + [(0x110000, 0)]):
@@ -156,8 +157,10 @@ def main():
         "}  // namespace hayfork::engine::unicode",
         "",
     ]
-    with open(sys.argv[1], "w", encoding="ascii") as file:
+    with open(path, "w", encoding="ascii") as file:
         file.write("\n".join(out))
 
 
-main()
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("file", help="engine/text/unicode_tables.cc")
+main(parser.parse_args().file)

@@ -121,10 +121,7 @@ __device__ inline uint32_t unpack_fp4(uint32_t word) {
   if constexpr (kPair == 2) return __funnelshift_r(word, word, 4) & kMask;
   return (word & 0x81808180u) | (word >> 8 & 0x00400040u);
 }
-// The byte stored for exponent e when the expert's scale is 2^shift; and both halves of the factor it stands for.
-inline int exponent_byte(int e, int shift) {
-  return e + 126 - shift;
-}
+// The factor that an exponent's byte stands for (e + 126 − shift where the expert's scale is 2^shift), in both halves.
 __device__ inline uint32_t exponent_factor(uint32_t bytes, int which) {
   return __byte_perm(bytes, 0,
                      0x4u | static_cast<uint32_t>(which) << 4 | 0x400u | static_cast<uint32_t>(which) << 12) >>
