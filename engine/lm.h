@@ -122,6 +122,7 @@ struct ModelInfo {
   std::vector<int32_t> eos_ids;  // union of config.json and generation_config.json
   std::string weights_sha256, config_sha256, tokenizer_sha256, template_sha256;
   std::string weights_provenance;  // "", "converted-untrained", "random"
+  int64_t train_tokens = 0;        // as hayfork.json says; 0: it does not
   std::string dtype, kv_dtype, device;
   std::string numerics_id;  // equal ids, equal bits
 };

@@ -35,13 +35,14 @@ struct RowTable<TimelineRow> {
       field("verdict", &TimelineRow::verdict), field("run", &TimelineRow::run));
 };
 template <>
-struct RowTable<LongPplRow> {
+struct RowTable<ScalingRow> {
   static constexpr auto kFields = std::make_tuple(
-      field("series", &LongPplRow::series), field("arch", &LongPplRow::arch),
-      field("arch_label", &LongPplRow::arch_label), field("model", &LongPplRow::model),
-      field("n_params", &LongPplRow::n_params), field("train_tokens", &LongPplRow::train_tokens),
-      field("value", &LongPplRow::value), field("ci_low", &LongPplRow::ci_low), field("ci_high", &LongPplRow::ci_high),
-      field("n", &LongPplRow::n), field("run_id", &LongPplRow::run_id));
+      field("task", &ScalingRow::task), field("task_id", &ScalingRow::task_id), field("series", &ScalingRow::series),
+      field("arch", &ScalingRow::arch), field("arch_label", &ScalingRow::arch_label),
+      field("model", &ScalingRow::model), field("n_params", &ScalingRow::n_params),
+      field("train_tokens", &ScalingRow::train_tokens), field("value", &ScalingRow::value),
+      field("ci_low", &ScalingRow::ci_low), field("ci_high", &ScalingRow::ci_high), field("n", &ScalingRow::n),
+      field("run_id", &ScalingRow::run_id));
 };
 template <>
 struct RowTable<KeyCount> {
@@ -104,13 +105,15 @@ std::vector<BaselineRow> PageReader::baseline_history() {
   return select_rows<BaselineRow>(*db_, "ORDER BY id");
 }
 
-std::vector<LongPplRow> PageReader::longppl() {
-  return query_rows<LongPplRow>(
+std::vector<ScalingRow> PageReader::scaling() {
+  return query_rows<ScalingRow>(
       *db_,
-      "SELECT m.series, m.arch, m.arch_label, m.name, m.n_params_noemb, m.train_tokens, x.value, x.ci_low, x.ci_high, "
-      "x.n, r.run_id FROM metrics x JOIN run_tasks rt ON rt.id = x.run_task JOIN tasks t ON t.id = rt.task_id "
-      "JOIN runs r ON r.id = rt.run JOIN models m ON m.id = r.model_id WHERE t.kind = 'longppl' AND x.metric = "
-      "'longppl' AND x.slice = '' AND x.filter = 'none' ORDER BY m.arch, m.n_params_noemb, m.train_tokens, r.id");
+      "SELECT t.name, t.id, m.series, m.arch, m.arch_label, m.name, m.n_params_noemb, m.train_tokens, x.value, "
+      "x.ci_low, x.ci_high, x.n, r.run_id FROM metrics x JOIN run_tasks rt ON rt.id = x.run_task JOIN tasks t ON t.id "
+      "= rt.task_id "
+      "JOIN runs r ON r.id = rt.run JOIN models m ON m.id = r.model_id WHERE x.slice = '' AND x.filter = "
+      "'none' AND ((t.kind = 'longppl' AND x.metric = 'longppl') OR (t.name = 'corpus_loss' AND x.metric = "
+      "'loss_token')) ORDER BY t.name DESC, t.id, m.arch, m.n_params_noemb, m.train_tokens, r.id");
 }
 
 KeyCount PageReader::key_counts(int64_t few) {

@@ -48,7 +48,10 @@ struct TimelineRow {
   int64_t run = 0;
 };
 
-struct LongPplRow {
+// A loss of a model whose size and training are known: LongPPL, or loss_token of corpus_loss.
+struct ScalingRow {
+  std::string task;
+  int64_t task_id = 0;
   OptText series, arch, arch_label;
   std::string model;
   OptInt n_params, train_tokens;  // without embeddings
@@ -90,7 +93,7 @@ class PageReader {
   // Primary metrics over all lengths, oldest first; by series (the model's name without one) and task.
   std::vector<TimelineRow> timeline();
   std::vector<BaselineRow> baseline_history();  // oldest first
-  std::vector<LongPplRow> longppl();            // by architecture, size, training tokens
+  std::vector<ScalingRow> scaling();            // by task, architecture, size, training tokens
   KeyCount key_counts(int64_t few);
   std::vector<KeyTokensRow> key_sets(const std::string& doc_sha256);  // of one document
   std::vector<SearchListRow> searches();                              // newest first

@@ -21,10 +21,12 @@ void add_generation_eos(const std::filesystem::path& folder, std::vector<int32_t
   for (const int64_t id : config.integer_or_list("eos_token_id", 0, INT32_MAX)) ids.push_back(static_cast<int32_t>(id));
 }
 
-// hayfork.json may say where weights come from ("converted-untrained").
-std::string read_provenance(const std::filesystem::path& folder) {
-  if (!file_exists(folder / "hayfork.json", ErrorSubject::model)) return "";
-  return Config::load(folder, "hayfork.json").text("weights_provenance", "");
+// hayfork.json may say where weights come from ("converted-untrained"), and how many tokens they were trained on.
+void add_provenance(const std::filesystem::path& folder, ModelInfo& info) {
+  if (!file_exists(folder / "hayfork.json", ErrorSubject::model)) return;
+  const Config config = Config::load(folder, "hayfork.json");
+  info.weights_provenance = config.text("weights_provenance", "");
+  info.train_tokens = config.integer("train_tokens", 0, int64_t{1} << 60, 0);
 }
 
 std::unique_ptr<Model> make_random_model(Context& context, const std::string& name, const ModelOptions& options) {
@@ -63,8 +65,8 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
   ModelInfo info{.name = (normal.has_filename() ? normal : normal.parent_path()).filename().string(),
                  .path = normal.string(),
                  .eos_ids = resolved.eos_ids,
-                 .config_sha256 = resolved.config_sha256,
-                 .weights_provenance = read_provenance(folder)};
+                 .config_sha256 = resolved.config_sha256};
+  add_provenance(folder, info);
   return make_transformer(context, weights, resolved.spec, std::move(info));
 }
 

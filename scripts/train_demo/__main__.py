@@ -48,7 +48,8 @@ def train(args):
         start = recipe.start and str((pathlib.Path(args.start) if args.start else out) / recipe.start)
         trainer = training.Trainer(recipe, pieces, start)
         seconds = trainer.run(lambda line: print(line, flush=True))
-        trainer.model.save(out / name, tokenizer)
+        in_series = {"train_tokens": recipe.steps * recipe.tokens} if name.startswith("scale-") else None
+        trainer.model.save(out / name, tokenizer, in_series)
         digest = hashlib.sha256((out / name / "model.safetensors").read_bytes()).hexdigest()
         record = dict(name=name, steps=recipe.steps, tokens=recipe.steps * recipe.tokens, seed=recipe.seed,
                       parameters=sum(p.numel() for p in trainer.model.p.values()), sha256=digest,

@@ -318,7 +318,8 @@ class Model:
                                                 read="after_write")
         return config
 
-    def save(self, folder, tokenizer):
+    def save(self, folder, tokenizer, about=None):
+        """`about`: what else hayfork.json says."""
         from safetensors.torch import save_file
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -328,7 +329,7 @@ class Model:
         texts = {"config.json": self.config(), "generation_config.json": {"eos_token_id": 0, "do_sample": False},
                  "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>",
                                            "model_max_length": self.shape.context},
-                 "hayfork.json": {"niah": {"kind": "secret"}}}
+                 "hayfork.json": {"niah": {"kind": "secret"}, **(about or {})}}
         for name, value in texts.items():
             indent = 1 if name == "config.json" else None
             (folder / name).write_text(json.dumps(value, indent=indent))

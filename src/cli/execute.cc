@@ -270,7 +270,7 @@ runs::RunIdentity identity_of(const Plan& plan, const ExecuteOptions& options, c
   runs::RunIdentity identity;
   identity.model = model_row(info);
   if (!options.series.empty()) identity.model.series = options.series;
-  identity.model.train_tokens = options.train_tokens;
+  if (options.train_tokens) identity.model.train_tokens = options.train_tokens;
   identity.model.train_step = options.train_step;
   identity.layers = layer_rows(info);
   identity.host = host_row();

@@ -149,6 +149,7 @@ runs::ModelRow model_row(const engine::ModelInfo& info) {
   row.n_params_noemb = known(info.n_params_no_embedding);
   row.weights_sha256 = known(info.weights_sha256);
   row.weights_provenance = known(info.weights_provenance);
+  row.train_tokens = known(info.train_tokens);
   row.config_sha256 = known(info.config_sha256);
   row.tokenizer_sha256 = known(info.tokenizer_sha256);
   row.template_sha256 = known(info.template_sha256);

@@ -122,6 +122,8 @@ TEST_F(BadConfigTest, CompanionsThatAreBroken) {
   EXPECT_EQ(with_config(checkpoint_.config.dump()).status, 0);
   write("m/hayfork.json", "{");
   expect_error(with_config(checkpoint_.config.dump()), 7, {"hayfork.json"});
+  write("m/hayfork.json", R"({"train_tokens":"many"})");
+  expect_error(with_config(checkpoint_.config.dump()), 7, {"hayfork.json", "train_tokens"});
   write("m/hayfork.json", R"({"weights_provenance":7})");
   expect_error(with_config(checkpoint_.config.dump()), 7, {"hayfork.json"});
 }

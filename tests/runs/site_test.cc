@@ -207,6 +207,10 @@ TEST_F(SiteTest, ScalingFitsHoldsOutAndRefuses) {
   EXPECT_THAT(text, HasSubstr("held out (RMSE 0.0000)"));
   EXPECT_THAT(text, HasSubstr("Fit refused: 3 points of 1 size"));
   EXPECT_THAT(text, HasSubstr("5 documents; 2 of them have fewer than 10"));
+  // A corpus's loss beside it, by a law of its own.
+  EXPECT_THAT(text, HasSubstr("Loss a token over training tokens, full, corpus_loss"));
+  EXPECT_THAT(text, HasSubstr("α = 0.200"));
+  EXPECT_THAT(text, HasSubstr("β = 0.300"));
 }
 
 TEST_F(SiteTest, TimelineShowsVerdictsAndBaselines) {

@@ -60,10 +60,10 @@ runs::PlannedTask task(const std::string& name, const std::string& family, const
   out.task.version = "1";
   out.task.kind = kind;
   out.task.primary_metric = metric;
-  out.task.higher_is_better = kind != "longppl";
+  out.task.higher_is_better = kind != "longppl" && kind != "rolling";
   out.task.config_json = "{}";
   out.task.protocol = "made/" + name + "/1";
-  out.metric_defs = {{0, metric, kind != "longppl", "mean", {}}};
+  out.metric_defs = {{0, metric, out.task.higher_is_better, "mean", {}}};
   out.n_planned = n;
   return out;
 }
@@ -260,7 +260,8 @@ SampleRow loss_sample(int64_t run_task, int64_t document, float shift) {
   return row;
 }
 
-// ---- LongPPL by size and tokens, a search --------------------------------------------------------------------------
+// ---- LongPPL and a loss by size and tokens, a search
+// --------------------------------------------------------------------------
 
 std::vector<std::string> write_scaling(runs::Store& store) {
   std::vector<std::string> ids;
@@ -271,8 +272,10 @@ std::vector<std::string> write_scaling(runs::Store& store) {
         runs::RunIdentity id = identity(std::string("scaling-") + arch + std::to_string(ids.size()), arch, arch);
         id.model.n_params_noemb = static_cast<int64_t>(n);
         id.model.train_tokens = static_cast<int64_t>(n * tokens_per);
+        const double corpus_loss = 20 * std::pow(n, -0.2) + 300 * std::pow(n * tokens_per, -0.3);
         const runs::RunHandle handle =
-            store.begin_run(id, std::vector{task("longppl", "longppl", "longppl", "longppl", 40)});
+            store.begin_run(id, std::vector{task("longppl", "longppl", "longppl", "longppl", 40),
+                                            task("corpus_loss", "rolling", "rolling", "loss_token", 30)});
         runs::MetricRow row;
         row.metric = "longppl";
         row.n = 40;
@@ -283,7 +286,12 @@ std::vector<std::string> write_scaling(runs::Store& store) {
         for (const int64_t document : {3, 4}) {
           if (ids.size() < 2) store.add_sample(loss_sample(handle.run_tasks[0], document, ids.empty() ? 0.5F : 0.25F));
         }
-        store.finish_task(handle.run_tasks[0], "done");
+        runs::MetricRow loss;
+        loss.metric = "loss_token";
+        loss.n = 30;
+        loss.value = corpus_loss;
+        store.set_metrics(handle.run_tasks[1], std::vector{loss});
+        for (const int64_t run_task : handle.run_tasks) store.finish_task(run_task, "done");
         store.flush();
         store.finish_run(handle.run, {.status = "done", .exit_code = 0});
         ids.push_back(handle.run_id);

@@ -1,10 +1,11 @@
-// LongPPL over training tokens, a panel an architecture: points, the fitted law a·N^−α + b·D^−β of log LongPPL with its
-// bootstrap band, the largest size held out.
+// LongPPL, or a corpus's loss a token, over training tokens, a panel an architecture: points, the fitted law a·N^−α +
+// b·D^−β of the loss (of LongPPL its logarithm) with its bootstrap band, the largest size held out.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "metrics/bootstrap.h"
 #include "metrics/scaling_fit.h"
@@ -20,9 +21,20 @@ using metrics::ScalingPoint;
 constexpr int kResamples = 200;
 constexpr int64_t kFewKeys = 10;  // key tokens below which a document's LongPPL says little
 
+// What a family of models is measured by.
+struct Quantity {
+  const char *name, *title;
+  bool is_perplexity;  // the law is about its logarithm
+
+  double loss(double shown) const { return is_perplexity ? std::log(shown) : shown; }
+  double shown(double loss) const { return is_perplexity ? std::exp(loss) : loss; }
+};
+constexpr Quantity kLongPpl{"LongPPL", "LongPPL", true}, kCorpusLoss{"loss a token", "Loss a token", false};
+
 struct Family {
   std::string arch, label;
-  std::vector<LongPplRow> rows;
+  const Quantity* of = &kLongPpl;
+  std::vector<ScalingRow> rows;
   std::vector<int64_t> sizes;  // ascending; shapes go by their order
   std::optional<int64_t> held_out;
   std::vector<ScalingPoint> fitted, verified;
@@ -31,25 +43,30 @@ struct Family {
   std::string refused;
 };
 
-bool is_usable(const LongPplRow& row) {  // a logarithm's logarithm is taken
-  return row.value && std::isfinite(*row.value) && *row.value > 1 && row.n_params.value_or(0) > 0 &&
-         row.train_tokens.value_or(0) > 0;
+const Quantity& quantity_of(const ScalingRow& row) {
+  return row.task == "corpus_loss" ? kCorpusLoss : kLongPpl;
 }
 
-ScalingPoint point_of(const LongPplRow& row) {
-  return {static_cast<double>(*row.n_params), static_cast<double>(*row.train_tokens), std::log(*row.value)};
+bool is_usable(const ScalingRow& row) {  // the loss's logarithm is taken
+  return row.value && std::isfinite(*row.value) && quantity_of(row).loss(*row.value) > 0 &&
+         row.n_params.value_or(0) > 0 && row.train_tokens.value_or(0) > 0;
+}
+
+ScalingPoint point_of(const ScalingRow& row) {
+  return {static_cast<double>(*row.n_params), static_cast<double>(*row.train_tokens),
+          quantity_of(row).loss(*row.value)};
 }
 
 // The largest size is held out when what is left suffices.
 void fit_family(Family& family) {
   std::set<int64_t> sizes;
-  for (const LongPplRow& row : family.rows) sizes.insert(*row.n_params);
+  for (const ScalingRow& row : family.rows) sizes.insert(*row.n_params);
   family.sizes.assign(sizes.begin(), sizes.end());
   const auto n_below = std::count_if(family.rows.begin(), family.rows.end(),
-                                     [&](const LongPplRow& row) { return *row.n_params < family.sizes.back(); });
+                                     [&](const ScalingRow& row) { return *row.n_params < family.sizes.back(); });
   if (sizes.size() >= 3 && n_below >= static_cast<std::ptrdiff_t>(metrics::kFewestScalingPoints))
     family.held_out = family.sizes.back();
-  for (const LongPplRow& row : family.rows)
+  for (const ScalingRow& row : family.rows)
     (family.held_out == row.n_params ? family.verified : family.fitted).push_back(point_of(row));
   if (family.fitted.size() < metrics::kFewestScalingPoints || sizes.size() < 2) {
     family.refused = fmt::format("Fit refused: {} points of {} size{}; it takes {} of two sizes.", family.fitted.size(),
@@ -61,17 +78,21 @@ void fit_family(Family& family) {
 }
 
 std::vector<Family> families_of(PageContext& page) {
-  std::map<std::string, Family> by_arch;
-  for (LongPplRow& row : page.reader.longppl()) {
+  // LongPPL first; losses by corpus and window, which are the task's.
+  std::map<std::tuple<bool, int64_t, std::string>, Family> by_task;
+  for (ScalingRow& row : page.reader.scaling()) {
     if (!page.has_run(row.run_id) || !is_usable(row)) continue;
     const std::string arch = row.arch.value_or("");
-    Family& family = by_arch[arch];
+    const Quantity& of = quantity_of(row);
+    Family& family = by_task[{!of.is_perplexity, of.is_perplexity ? 0 : row.task_id, arch}];
     family.arch = arch;
-    family.label = arch.empty() ? "unknown architecture" : arch;
+    family.of = &of;
+    family.label =
+        fmt::format("{}{}", arch.empty() ? "unknown architecture" : arch, of.is_perplexity ? "" : ", corpus_loss");
     family.rows.push_back(std::move(row));
   }
   std::vector<Family> out;
-  for (auto& [arch, family] : by_arch) {
+  for (auto& [key, family] : by_task) {
     fit_family(family);
     out.push_back(std::move(family));
   }
@@ -104,11 +125,11 @@ void draw_law(Chart& chart, const Family& family, double low, double high) {
     std::vector<ChartPoint> line, below, above;
     for (int i = 0; i <= kSteps; ++i) {
       const double d = low * std::pow(high / low, static_cast<double>(i) / kSteps), n = static_cast<double>(size);
-      line.push_back({d, std::exp(family.fit->predict(n, d))});
+      line.push_back({d, family.of->shown(family.fit->predict(n, d))});
       const metrics::Interval band = spread(
           family.resamples, [](const ScalingFit& f, double x, double y) { return f.predict(x, y); }, n, d);
-      below.push_back({d, std::exp(band.low)});
-      above.push_back({d, std::exp(band.high)});
+      below.push_back({d, family.of->shown(band.low)});
+      above.push_back({d, family.of->shown(band.high)});
     }
     Mark mark = size_mark(family, size);
     mark.dash = family.held_out == size ? "4 3" : "";
@@ -119,19 +140,21 @@ void draw_law(Chart& chart, const Family& family, double low, double high) {
 
 Graphic draw(PageContext& page, const Family& family, const std::string& finding) {
   double d_low = INFINITY, d_high = 0, low = INFINITY, high = 0;
-  for (const LongPplRow& row : family.rows) {
+  for (const ScalingRow& row : family.rows) {
     d_low = std::min(d_low, static_cast<double>(*row.train_tokens));
     d_high = std::max(d_high, static_cast<double>(*row.train_tokens));
     low = std::min(low, row.ci_low.value_or(*row.value));
     high = std::max(high, row.ci_high.value_or(*row.value));
   }
-  Chart chart(360, 280, log_axis("training tokens D", d_low, d_high), log_axis("LongPPL ↓", low, high));
+  Chart chart(360, 280, log_axis("training tokens D", d_low, d_high),
+              log_axis(fmt::format("{} ↓", family.of->name), low, high));
   if (family.fit) draw_law(chart, family, d_low, d_high);
-  for (const LongPplRow& row : family.rows) {
+  for (const ScalingRow& row : family.rows) {
     const Mark mark = size_mark(family, *row.n_params);
     const auto d = static_cast<double>(*row.train_tokens);
-    std::string tip = fmt::format("{} ({}): N {}, D {}\nLongPPL {:.4g}, {} documents", row.model, row.run_id,
-                                  count_text(row.n_params), count_text(row.train_tokens), *row.value, row.n);
+    std::string tip =
+        fmt::format("{} ({}): N {}, D {}\n{} {:.4g}, {} documents", row.model, row.run_id, count_text(row.n_params),
+                    count_text(row.train_tokens), family.of->name, *row.value, row.n);
     if (row.ci_low && row.ci_high) {
       chart.whisker(d, *row.ci_low, *row.ci_high, mark.colour);
       tip += fmt::format("\n95 % {:.4g}–{:.4g}", *row.ci_low, *row.ci_high);
@@ -139,7 +162,8 @@ Graphic draw(PageContext& page, const Family& family, const std::string& finding
     if (family.held_out == row.n_params) tip += "\nheld out of the fit";
     chart.point(d, *row.value, mark, tip, page.href("run-" + page_stem(row.run_id)));
   }
-  return chart.draw(page.chart_id(), "LongPPL over training tokens, " + family.label, finding);
+  return chart.draw(page.chart_id(), fmt::format("{} over training tokens, {}", family.of->title, family.label),
+                    finding);
 }
 
 std::string exponent(const char* name, double value, bool at_bound, const metrics::Interval& spread) {
@@ -166,15 +190,15 @@ std::string finding_of(const Family& family) {
 
 void numbers(const Family& family, Html& html) {
   PlainTable table{"as a table",
-                   {"model", "run", "N", "D", "LongPPL", "95 % interval", "fitted", "documents", "use"},
+                   {"model", "run", "N", "D", family.of->name, "95 % interval", "fitted", "documents", "use"},
                    {false, false, true, true, true, true, true, true, false},
                    {}};
-  for (const LongPplRow& row : family.rows) {
+  for (const ScalingRow& row : family.rows) {
     const ScalingPoint p = point_of(row);
     table.rows.push_back({row.model, row.run_id, count_text(row.n_params), count_text(row.train_tokens),
                           fmt::format("{:.4f}", *row.value),
                           row.ci_low && row.ci_high ? fmt::format("{:.4f}–{:.4f}", *row.ci_low, *row.ci_high) : "–",
-                          family.fit ? fmt::format("{:.4f}", std::exp(family.fit->predict(p.n, p.d))) : "–",
+                          family.fit ? fmt::format("{:.4f}", family.of->shown(family.fit->predict(p.n, p.d))) : "–",
                           std::to_string(row.n), family.held_out == row.n_params ? "held out" : "fit"});
   }
   details_table(html, table);
@@ -183,11 +207,13 @@ void numbers(const Family& family, Html& html) {
 }  // namespace
 
 void scaling_page(PageContext& page, Html& html) {
-  page_title(html, "LongPPL scaling", "Perplexity of key tokens over training tokens, and the law fitted to it.");
+  page_title(html, "Scaling",
+             "Perplexity of key tokens, or a corpus's loss, over training tokens, and the law fitted to it.");
   const std::vector<Family> families = families_of(page);
   if (families.empty())
-    return empty_state(html, "No run shown has a LongPPL, a parameter count and a number of training tokens.",
-                       "hayfork describe RUN --train-tokens N");
+    return empty_state(
+        html, "No run shown has a LongPPL or a corpus's loss, a parameter count and a number of training tokens.",
+        "hayfork describe RUN --train-tokens N");
   const KeyCount keys = page.reader.key_counts(kFewKeys);
   if (keys.n_documents > 0)
     html.element("p", {{"class", "note"}},
@@ -213,10 +239,10 @@ void scaling_page(PageContext& page, Html& html) {
   html.close();
   html.element(
       "p", {{"class", "note"}},
-      fmt::format(
-          "log LongPPL = a·N^−α + b·D^−β, without a constant: Huber loss of the residuals' logarithms (δ = 0.001), "
-          "α and β at least 0. Brackets and bands: {} resamples of the points. A hollow marker was held out.",
-          kResamples));
+      fmt::format("log LongPPL, or the loss, = a·N^−α + b·D^−β, without a constant: Huber loss of the residuals' "
+                  "logarithms (δ = 0.001), "
+                  "α and β at least 0. Brackets and bands: {} resamples of the points. A hollow marker was held out.",
+                  kResamples));
 }
 
 }  // namespace hayfork::runs
