@@ -110,8 +110,7 @@ std::vector<ScalingRow> PageReader::scaling() {
       *db_,
       "SELECT t.name, t.id, m.series, m.arch, m.arch_label, m.name, m.n_params_noemb, m.train_tokens, x.value, "
       "x.ci_low, x.ci_high, x.n, r.run_id FROM metrics x JOIN run_tasks rt ON rt.id = x.run_task JOIN tasks t ON t.id "
-      "= rt.task_id "
-      "JOIN runs r ON r.id = rt.run JOIN models m ON m.id = r.model_id WHERE x.slice = '' AND x.filter = "
+      "= rt.task_id JOIN runs r ON r.id = rt.run JOIN models m ON m.id = r.model_id WHERE x.slice = '' AND x.filter = "
       "'none' AND ((t.kind = 'longppl' AND x.metric = 'longppl') OR (t.name = 'corpus_loss' AND x.metric = "
       "'loss_token')) ORDER BY t.name DESC, t.id, m.arch, m.n_params_noemb, m.train_tokens, r.id");
 }

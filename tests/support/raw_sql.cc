@@ -22,4 +22,13 @@ std::vector<std::string> raw_sql(const std::filesystem::path& path, const std::s
   return out;
 }
 
+ExclusiveLock::ExclusiveLock(const std::filesystem::path& path) {
+  EXPECT_EQ(sqlite3_open(path.c_str(), &db_), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(db_, "begin exclusive", nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db_);
+}
+
+ExclusiveLock::~ExclusiveLock() {
+  sqlite3_close(db_);
+}
+
 }  // namespace hayfork::test
