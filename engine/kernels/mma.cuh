@@ -38,6 +38,13 @@ __device__ inline void load_matrix_x4_transposed(uint32_t (&r)[4], uint32_t addr
 __device__ inline void copy_async_16(uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
 }
+// The same, of memory whose neighbourhood, 256 bytes, is wanted soon too; and of 4 bytes or none.
+__device__ inline void copy_async_16_of_256(uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
+}
+__device__ inline void copy_async_4(uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
+}
 __device__ inline void copy_async_commit() {
   asm volatile("cp.async.commit_group;\n");
 }

@@ -30,6 +30,7 @@ struct RecurrentCall {
   void* o;
   int64_t q_stride, k_stride, v_stride, o_stride;
   int n, n_q, n_k, n_v, n_out;  // states; heads of queries, keys, values, outputs (n_out a multiple of n)
+  int readers;                  // heads of outputs a state
   int dk, dv;
   // delta
   const void *a, *b;
@@ -109,18 +110,37 @@ __device__ inline float softplus(float x) {
   return x > 20.f ? x : log1pf(expf(x));
 }
 
-// The gates of state j at a row: log decay (natural), and β or the value's scale.
+// What the gates of state j at a row are made of, as it lies in memory.
+template <typename T>
+struct GateInputs {
+  T a, b;               // delta
+  float first, second;  // delta: log of A, bias of dt; others: log decay, scale of the value
+};
+template <typename T>
+__device__ inline GateInputs<T> load_gates(const RecurrentCall& call, int64_t row, int j) {
+  GateInputs<T> x{};
+  if (call.form == Form::delta) {
+    x.a = static_cast<const T*>(call.a)[row * call.a_stride + j];
+    x.b = static_cast<const T*>(call.b)[row * call.b_stride + j];
+    x.first = call.a_log[j];
+    x.second = call.dt_bias[j];
+  } else {
+    x.first = call.per_head != nullptr    ? call.per_head[j]
+              : call.per_token != nullptr ? call.per_token[row * call.token_stride + j]
+                                          : 0.f;
+    x.second = call.v_scale != nullptr ? call.v_scale[row * call.scale_stride + j] : 1.f;
+  }
+  return x;
+}
+// Log decay (natural), and β or the value's scale.
+template <typename T>
+__device__ inline float2 gates_from(const RecurrentCall& call, const GateInputs<T>& x) {
+  if (call.form != Form::delta) return {x.first, x.second};
+  return {-expf(x.first) * softplus(load(&x.a) + x.second), call.beta_scale / (1.f + expf(-load(&x.b)))};
+}
 template <typename T>
 __device__ inline float2 gates_of(const RecurrentCall& call, int64_t row, int j) {
-  if (call.form == Form::delta) {
-    const float a = load(static_cast<const T*>(call.a) + row * call.a_stride + j);
-    const float b = load(static_cast<const T*>(call.b) + row * call.b_stride + j);
-    return {-expf(call.a_log[j]) * softplus(a + call.dt_bias[j]), call.beta_scale / (1.f + expf(-b))};
-  }
-  const float log = call.per_head != nullptr    ? call.per_head[j]
-                    : call.per_token != nullptr ? call.per_token[row * call.token_stride + j]
-                                                : 0.f;
-  return {log, call.v_scale != nullptr ? call.v_scale[row * call.scale_stride + j] : 1.f};
+  return gates_from(call, load_gates<T>(call, row, j));
 }
 
 }  // namespace hayfork::engine::cuda

@@ -15,6 +15,7 @@ void set_rows(RecurrentCall& call, const CudaContext& context, Matrix o, Matrix 
   call.v_stride = v.stride;
   call.state = state.base + state.offset;
   call.state_stride = state.stride;
+  call.readers = call.n_out / call.n;
   call.pass = context.pass();
 }
 

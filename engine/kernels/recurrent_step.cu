@@ -1,354 +1,435 @@
 // The recurrences token by token: decode rows of every type, and prefill rows where there is no chunk kernel (float32,
-// unusual head sizes). A block holds kStepColumns columns of one state of one sequence in registers, in float32.
-#include "engine/kernels/recurrent.cuh"
+// unusual head sizes). A block has the same columns of the same state of one sequence after another: while it computes
+// one's, the next one's state, inputs and row numbers are copied into shared memory, so that a decode step takes the
+// time of reading and writing the states once.
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/kernels/mma.cuh"
+#include "engine/kernels/recurrent_columns.cuh"
 
 namespace hayfork::engine::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kLanes = kStepColumns / 4;       // threads across the columns, four columns each
-constexpr int kRowGroups = kThreads / kLanes;  // threads down the rows
-constexpr int kWarps = kThreads / 32;
-
-// Sums over the rows of a column: within a warp by shuffles, then over the warps in order.
-class ColumnSums {
- public:
-  __device__ explicit ColumnSums(float* shared) : shared_(shared) {}
-  __device__ void operator()(float (&x)[4]) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      x[c] += __shfl_xor_sync(~0u, x[c], 8);
-      x[c] += __shfl_xor_sync(~0u, x[c], 16);
-    }
-    float* part = shared_ + phase_ * kWarps * kStepColumns;  // two in turn: one barrier a sum
-    phase_ ^= 1;
-    if (lane < kLanes) *reinterpret_cast<float4*>(part + warp * kStepColumns + lane * 4) = {x[0], x[1], x[2], x[3]};
-    __syncthreads();
-#pragma unroll
-    for (int c = 0; c < 4; ++c) x[c] = 0;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      const float4 y = *reinterpret_cast<const float4*>(part + w * kStepColumns + lane % kLanes * 4);
-      x[0] += y.x, x[1] += y.y, x[2] += y.z, x[3] += y.w;
-    }
-  }
-
- private:
-  float* shared_;
-  int phase_ = 0;
-};
-
-// kRows rows of S a thread: rows kRowGroups · i + its own. kFour: dv is a multiple of 4.
-template <typename T, Form kForm, int kRows, bool kFour>
+// Everything that can be asked of a sequence: several rows, output rows apart from their base rows, open rows of the
+// chunk form. It reads what it needs itself.
+template <typename T, Form kForm, int kPadded, bool kFour>
 class Walk {
- public:
-  static constexpr int kPadded = kRows * kRowGroups;  // of dk; vectors in shared memory end with zeros
+  using Columns = StepColumns<T, kForm, kPadded, kFour>;
 
-  __device__ Walk(const RecurrentCall& call, const SequenceSpans& sequence, float* vectors, float2* gates, float* sums)
-      : call_(call),
-        sequence_(sequence),
-        j_(blockIdx.y),
-        column_(blockIdx.x * kStepColumns + threadIdx.x % kLanes * 4),
-        row_(threadIdx.x / kLanes),
-        readers_(call.n_out / call.n),
-        key_head_(j_ * call.n_k / call.n),
-        value_head_(j_ * call.n_v / call.n),
-        state_(state_of(call, sequence.slot, j_)),
-        key_(vectors),
-        query_(vectors + kPadded),
-        logs_(vectors + 2 * kPadded),
-        gates_(gates),
-        sums_(sums) {}
+ public:
+  using Inputs = typename Columns::Inputs;
+
+  __device__ Walk(const RecurrentCall& call, const SequenceSpans& sequence, Inputs& in, float* sums)
+      : call_(call), sequence_(sequence), slot_(sequence.slot), in_(in), columns_(call, sums) {}
 
   __device__ void run(int first_kind, int end_kind) {
+    if (slot_ < 0) return;
     for (int kind = first_kind; kind < end_kind; ++kind) {
       if (sequence_.n[kind * 2] + sequence_.n[kind * 2 + 1] > 0) walk(kind);
+      __syncthreads();  // the next kind's walk, or whoever comes next, reads what was stored and reuses the inputs
     }
   }
 
  private:
   __device__ void walk(int kind) {
     const int n_base = sequence_.n[kind * 2], n_output = sequence_.n[kind * 2 + 1];
-    const Row* base = call_.pass.rows + sequence_.first[kind * 2];
-    const Row* output = call_.pass.rows + sequence_.first[kind * 2 + 1];
-    // The state and the first row's inputs are on their way before it is known where the state stands.
-    load_state(state_ + kHeaderFloats);
-    bool fetched = n_base > 0;
-    if (fetched) fetch(sequence_.first[kind * 2]);
+    const int64_t first_base = sequence_.first[kind * 2], first_output = sequence_.first[kind * 2 + 1];
+    const Row* base = call_.pass.rows + first_base;
+    const Row* output = call_.pass.rows + first_output;
+    const bool reads_before = kForm == Form::delta && call_.before;
     const int position = n_base > 0 ? base[0].pos : output[0].pos + 1;  // of the next base row
-    int* const header = reinterpret_cast<int*>(state_) + blockIdx.x;
-    const Mark mark = mark_at(header, position);
-    const int stands = mark.stands;
+    const Mark mark = mark_at(columns_.header_of(slot_), position);
     // An output row whose base row was the last one of an earlier pass.
     const bool is_late = n_output > 0 && output[0].pos < position;
-    int next = is_late ? 1 : 0;
-    if (kForm == Form::delta && call_.before && is_late) {
-      load_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.before_offset));
-      read(sequence_.first[kind * 2 + 1]);
-      load_state(state_ + kHeaderFloats);
-      fetched = false;
+    if (reads_before && is_late) {
+      columns_.load_state(columns_.before_of(slot_));
+      columns_.ask_all(in_, first_output, 0, false);
     }
-    if (position == 0) clear();
-    if (kForm != Form::delta && mark.has_local) add_local();
-    if (stands < position) fetched = false;
-    for (int p = stands; p < position; ++p) fold(p % static_cast<int>(kChunkRows));
-    if (is_late && !(kForm == Form::delta && call_.before)) {
-      read(sequence_.first[kind * 2 + 1]);
-      fetched = false;
-    }
-    for (int i = 0; i < n_base; ++i) {
-      const int64_t row = sequence_.first[kind * 2] + i;
-      const bool wanted = next < n_output && output[next].pos == position + i;
-      const int64_t reader = sequence_.first[kind * 2 + 1] + next;
-      if (wanted) ++next;
-      if (kForm == Form::delta && call_.before) {
-        if (wanted) read(reader), fetched = false;
-        if (i + 1 == n_base)
-          store_state(reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.before_offset));
-      }
-      step(row, fetched);
-      fetched = false;
-      if (wanted && !(kForm == Form::delta && call_.before)) read(reader);
-    }
-    if (n_base == 0 && stands == position) return;
-    store_state(state_ + kHeaderFloats);
-    if (threadIdx.x == 0) *header = position + n_base;
-    __syncthreads();  // the next kind's walk reads what was stored
-  }
-
-  __device__ bool inside(int c) const { return column_ + c < call_.dv; }
-  // Row of S that s_[i] holds.
-  __device__ int row(int i) const { return i * kRowGroups + row_; }
-  __device__ void clear() {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i)
-#pragma unroll
-      for (int c = 0; c < 4; ++c) s_[i][c] = 0;
-  }
-  __device__ float4 load_four(const float* matrix, int r) const {
-    const float* at = matrix + static_cast<int64_t>(r) * call_.dv + column_;
-    float4 x = {0, 0, 0, 0};
-    if (r < call_.dk) {
-      if (kFour) {
-        if (inside(0)) x = *reinterpret_cast<const float4*>(at);
-      } else {
-        if (inside(0)) x.x = at[0];
-        if (inside(1)) x.y = at[1];
-        if (inside(2)) x.z = at[2];
-        if (inside(3)) x.w = at[3];
-      }
-    }
-    return x;
-  }
-  __device__ void load_state(const float* from) {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const float4 x = load_four(from, row(i));
-      s_[i][0] = x.x, s_[i][1] = x.y, s_[i][2] = x.z, s_[i][3] = x.w;
-    }
-  }
-  // S ← e^{sum} S + L: what the open segment's chunks have added.
-  __device__ void add_local() {
-    const float* const local = reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.local_offset);
-    const float* const sums = reinterpret_cast<float*>(reinterpret_cast<char*>(state_) + call_.sums_offset);
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const float kept = exp2_approx(kForm != Form::channel ? sums[0] : row(i) < call_.dk ? sums[row(i)] : 0.f);
-      const float4 x = load_four(local, row(i));
-      s_[i][0] = fmaf(kept, s_[i][0], x.x), s_[i][1] = fmaf(kept, s_[i][1], x.y);
-      s_[i][2] = fmaf(kept, s_[i][2], x.z), s_[i][3] = fmaf(kept, s_[i][3], x.w);
-    }
-  }
-  __device__ void store_state(float* to) const {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      if (row(i) >= call_.dk) continue;
-      float* at = to + static_cast<int64_t>(row(i)) * call_.dv + column_;
-      if (kFour) {
-        if (inside(0)) *reinterpret_cast<float4*>(at) = {s_[i][0], s_[i][1], s_[i][2], s_[i][3]};
-      } else {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          if (inside(c)) at[c] = s_[i][c];
-        }
-      }
-    }
-  }
-
-  __device__ int64_t query_offset(int h) const {
-    return static_cast<int64_t>(h * call_.n_q / call_.n_out) * call_.dk;
-  }
-  __device__ void fill_logs(const float* from) const {
-    for (int d = threadIdx.x; d < kPadded; d += kThreads) logs_[d] = d < call_.dk ? expf(from[d]) : 0.f;
-  }
-  __device__ void fill(float* to, const T* from) const {
-    for (int d = threadIdx.x; d < kPadded; d += kThreads) to[d] = d < call_.dk ? load(from + d) : 0.f;
-  }
-
-  __device__ void load_value(float (&d)[4], const T* value) const {
-#pragma unroll
-    for (int c = 0; c < 4; ++c) d[c] = inside(c) ? load(value + column_ + c) : 0.f;
-  }
-  // One token's key, value and gates into the state; the caller has put vectors into shared memory.
-  __device__ void update(float (&d)[4], float2 gates) {
-    const float decay = expf(gates.x);
-    if constexpr (kForm == Form::delta) {
-      float u[4] = {};
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-        const float key = key_[row(i)];
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          s_[i][c] *= decay;
-          u[c] = fmaf(key, s_[i][c], u[c]);
-        }
-      }
-      sums_(u);
-#pragma unroll
-      for (int c = 0; c < 4; ++c) d[c] = gates.y * (d[c] - u[c]);
+    if (position == 0) {
+      columns_.clear();
     } else {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) d[c] *= gates.y;
+      columns_.load_state(columns_.matrix_of(slot_));
     }
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const float key = key_[row(i)], kept = kForm == Form::channel ? logs_[row(i)] : decay;
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        s_[i][c] = fmaf(key, d[c], kForm == Form::delta ? s_[i][c] : kept * s_[i][c]);
+    if (kForm != Form::delta && mark.has_local) columns_.add_local(slot_);
+    for (int p = mark.stands; p < position; ++p) fold(p % static_cast<int>(kChunkRows));
+    if (!reads_before && is_late) columns_.ask_all(in_, first_output, 0, false);
+    int next = is_late ? 1 : 0;
+    for (int i = 0; i < n_base; ++i) {
+      const bool is_read = next < n_output && output[next].pos == position + i;
+      const int64_t reader = first_output + next;
+      if (is_read) ++next;
+      if (reads_before) {
+        if (is_read) columns_.ask_all(in_, reader, 0, false);
+        if (i + 1 == n_base) columns_.store_state(columns_.before_of(slot_));
       }
+      step(first_base + i);
+      if (is_read && !reads_before) columns_.ask_all(in_, reader, 0, false);
     }
+    if (n_base == 0 && mark.stands == position) return;
+    columns_.store_state(columns_.matrix_of(slot_));
+    if (threadIdx.x == 0) *columns_.header_of(slot_) = position + n_base;
   }
 
+  // An open row of the chunk form into the state.
   __device__ void fold(int index) {
+    const int64_t key = static_cast<int64_t>(index) * call_.n_k + columns_.key_head();
+    const int64_t value = static_cast<int64_t>(index) * call_.n_v + columns_.value_head();
+    const float* gates = open_rows<float>(call_, slot_, call_.open_gates) + (index * call_.n + columns_.state()) * 2;
     __syncthreads();
-    fill(key_, open_rows<T>(call_, sequence_.slot, call_.open_k) +
-                   (static_cast<int64_t>(index) * call_.n_k + key_head_) * call_.dk);
-    if constexpr (kForm == Form::channel) {
-      fill_logs(open_rows<float>(call_, sequence_.slot, call_.open_logs) +
-                (static_cast<int64_t>(index) * call_.n_k + key_head_) * call_.dk);
-    }
-    const float* gates = open_rows<float>(call_, sequence_.slot, call_.open_gates) + (index * call_.n + j_) * 2;
-    float d[4];
-    load_value(d, open_rows<T>(call_, sequence_.slot, call_.open_v) +
-                      (static_cast<int64_t>(index) * call_.n_v + value_head_) * call_.dv);
+    columns_.fill(in_.key, open_rows<T>(call_, slot_, call_.open_k) + key * call_.dk);
+    columns_.fill_value(in_, open_rows<T>(call_, slot_, call_.open_v) + value * call_.dv);
+    columns_.fill_decays(in_, open_rows<float>(call_, slot_, call_.open_logs) + key * call_.dk);
+    if (threadIdx.x == 0) in_.gates = {expf(gates[0]), gates[1]};
     __syncthreads();
-    update(d, {gates[0], gates[1]});
+    columns_.update(in_);
   }
-
-  // A row's inputs: vectors into shared memory, the rest into registers.
-  __device__ const T* value_of(int64_t row) const {
-    return static_cast<const T*>(call_.v) + row * call_.v_stride + value_head_ * call_.dv;
-  }
-  __device__ void fetch(int64_t row) {
-    load_value(value_, value_of(row));
-    fill(key_, static_cast<const T*>(call_.k) + row * call_.k_stride + key_head_ * call_.dk);
-    fill(query_, static_cast<const T*>(call_.q) + row * call_.q_stride + query_offset(j_ * readers_));
-    if constexpr (kForm == Form::channel) {
-      fill_logs(call_.per_channel + row * call_.channel_stride + key_head_ * call_.dk);
-    }
-    if (threadIdx.x / 32 + 1 == kWarps) *gates_ = gates_of<T>(call_, row, j_);  // the same of every lane
-  }
-  __device__ void step(int64_t row, bool fetched) {
-    if (!fetched) {
-      __syncthreads();
-      fetch(row);
+  __device__ void step(int64_t row) {
+    __syncthreads();
+    columns_.fill(in_.key, columns_.key_of(row));
+    columns_.fill(in_.query, columns_.query_of(row, columns_.first_reader()));
+    columns_.fill_value(in_, columns_.value_of(row));
+    columns_.fill_decays(in_, columns_.logs_of(row));
+    if (threadIdx.x == 0) {
+      const float2 gates = gates_of<T>(call_, row, columns_.state());
+      in_.gates = {expf(gates.x), gates.y};
     }
     __syncthreads();
-    update(value_, *gates_);
-    const T* const value = value_of(row);
-    answer(row, j_ * readers_, value);
-    for (int h = j_ * readers_ + 1; h < (j_ + 1) * readers_; ++h) ask(row, h, value);
-  }
-
-  // What every reader of this state gets at an output row.
-  __device__ void read(int64_t row) {
-    for (int h = j_ * readers_; h < (j_ + 1) * readers_; ++h) ask(row, h, nullptr);
-  }
-  __device__ void ask(int64_t row, int h, const T* value) {
-    __syncthreads();
-    fill(query_, static_cast<const T*>(call_.q) + row * call_.q_stride + query_offset(h));
-    __syncthreads();
-    answer(row, h, value);
-  }
-  __device__ void answer(int64_t row, int h, const T* value) {
-    float out[4] = {};
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const float query = query_[this->row(i)];
-#pragma unroll
-      for (int c = 0; c < 4; ++c) out[c] = fmaf(query, s_[i][c], out[c]);
-    }
-    sums_(out);
-    if (row_ != 0) return;
-    T* o = static_cast<T*>(call_.o) + row * call_.o_stride + static_cast<int64_t>(h) * call_.dv + column_;
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      if (!inside(c)) continue;
-      if (call_.skip != nullptr && value != nullptr) {
-        const float skip = call_.skip[call_.skip_per_channel ? static_cast<int64_t>(h) * call_.dv + column_ + c : h];
-        out[c] = fmaf(skip, load(value + column_ + c), out[c]);
-      }
-      store(o + c, out[c]);
-    }
+    columns_.update(in_);
+    columns_.answer(in_, row, columns_.first_reader(), true);
+    columns_.ask_all(in_, row, 1, true);
   }
 
   const RecurrentCall& call_;
   const SequenceSpans& sequence_;
-  int j_, column_, row_, readers_, key_head_, value_head_;
-  float* state_;
-  float *key_, *query_, *logs_;
-  float2* gates_;
-  ColumnSums sums_;
-  float s_[kRows][4], value_[4];
+  const int slot_;
+  Inputs& in_;
+  Columns columns_;
 };
 
-// Blocks a multiprocessor holds: enough loads in flight.
-constexpr int blocks_for(int rows) {
-  return rows <= 4 ? 4 : rows <= 8 ? 3 : 2;
+template <typename T, Form kForm, int kPadded, bool kFour>
+__device__ __noinline__ void walk_apart(const RecurrentCall& call, int s,
+                                        typename Walk<T, kForm, kPadded, kFour>::Inputs& in, float* sums,
+                                        int first_kind, int end_kind) {
+  const SequenceSpans sequence = call.pass.sequences[s];
+  Walk<T, kForm, kPadded, kFour>(call, sequence, in, sums).run(first_kind, end_kind);
 }
 
-template <typename T, Form kForm, int kRows, bool kFour>
-__global__ void __launch_bounds__(kThreads, blocks_for(kRows))
+// The common case, one base row a sequence and its state up to date, sequence after sequence.
+template <typename T, Form kForm, int kPadded>
+class Pipeline {
+  using Columns = StepColumns<T, kForm, kPadded, true>;
+  using Inputs = typename Columns::Inputs;
+  static constexpr int kThreads = Columns::kThreads;
+  static constexpr bool kChannel = kForm == Form::channel;
+  static constexpr int kWordOf = 4 / static_cast<int>(sizeof(T));  // elements a word
+  struct Offsets {
+    int64_t key, query, value;  // of this block's head and columns in a row
+  };
+  // Words that are brought of each sequence besides its vectors.
+  enum Word : int { kBasePosition, kOutputPosition, kEntry, kFirstGate, kSecondGate, kWords };
+  // What is to be done at a sequence: nothing; what only Walk can; a step; one from position 0.
+  enum class Task : int { none, apart, step, first };
+
+ public:
+  struct Shared {
+    float4 state[kStepRows][kThreads];  // of the next sequence, each thread's own part
+    float sums[Columns::kSumFloats];
+    Inputs inputs[2];  // of this sequence and the next
+    float logs[kChannel ? kPadded : 1];
+    uint32_t words[2][kWords];
+    SequenceSpans spans[3];  // of this sequence and the next two
+    Offsets heads;
+    Task task[2];
+  };
+
+  __device__ Pipeline(const RecurrentCall& call, Shared& shared, int first_kind, int end_kind)
+      : call_(call), shared_(shared), first_kind_(first_kind), end_kind_(end_kind), columns_(call, shared.sums) {
+    if constexpr (kForm == Form::delta) {
+      constant_.first = call.a_log[columns_.state()];
+      constant_.second = call.dt_bias[columns_.state()];
+    } else {
+      constant_.first = call.per_head != nullptr ? call.per_head[columns_.state()] : 0.f;
+      constant_.second = 1;
+    }
+  }
+
+  __device__ void run() {
+    const int stride = static_cast<int>(gridDim.z), n = call_.pass.n_sequences;
+    int s = static_cast<int>(blockIdx.z), at = 0;
+    if (threadIdx.x == 0) {  // divisions, once
+      shared_.heads = {
+          columns_.key_of(0) - static_cast<const T*>(call_.k),
+          columns_.query_of(0, columns_.first_reader()) - static_cast<const T*>(call_.q),
+          columns_.value_of(0) - static_cast<const T*>(call_.v) + static_cast<int64_t>(blockIdx.x) * kStepColumns};
+    }
+    ask_spans(s, 0);
+    if (s + stride < n) ask_spans(s + stride, 1);
+    copy_async_commit();
+    copy_async_wait<0>();
+    __syncthreads();
+    ask_sequence(shared_.spans[0], 0);
+    copy_async_commit();
+    for (int turn = 0; s < n; s += stride, turn ^= 1) {
+      copy_async_wait<0>();
+      prepare(shared_.spans[at], turn);
+      __syncthreads();
+      const Task task = shared_.task[turn];
+      take_state();
+      const int next = at == 2 ? 0 : at + 1;
+      if (s + stride < n) ask_sequence(shared_.spans[next], turn ^ 1);
+      if (s + 2 * stride < n) ask_spans(s + 2 * stride, next == 2 ? 0 : next + 1);
+      copy_async_commit();
+      if (task == Task::apart) {
+        walk_apart<T, kForm, kPadded, true>(call_, s, shared_.inputs[turn], shared_.sums, first_kind_, end_kind_);
+      } else if (task != Task::none) {
+        step(shared_.spans[at], turn, task == Task::first);
+      }
+      at = next;
+    }
+  }
+
+ private:
+  static constexpr int kWordThread = kThreads - 32, kSpanThread = kThreads - 16;  // the last warp has fewer vectors
+
+  __device__ static void ask_word(void* to, const void* from) { copy_async_4(shared_address(to), from, 4); }
+  // Words of vectors: of `padded` elements the first n, then zeros; from thread `first` on.
+  __device__ static void ask_vector(T* to, int padded, const T* from, int n, int first) {
+    for (int w = (static_cast<int>(threadIdx.x) - first) & (kThreads - 1); w < padded / kWordOf; w += kThreads) {
+      const bool is_in = w * kWordOf < n;
+      copy_async_4(shared_address(to + w * kWordOf), is_in ? from + w * kWordOf : from, is_in ? 4 : 0);
+    }
+  }
+  __device__ void ask_spans(int s, int at) {
+    const int i = static_cast<int>(threadIdx.x) - kSpanThread;
+    if (i < 0 || i >= static_cast<int>(sizeof(SequenceSpans) / 4)) return;
+    ask_word(reinterpret_cast<int*>(&shared_.spans[at]) + i,
+             reinterpret_cast<const int*>(call_.pass.sequences + s) + i);
+  }
+  // A gate that the row has of its own; a bf16 number comes with its neighbour.
+  __device__ const T* gate_of(const void* gates, int64_t stride, int64_t row) const {
+    return static_cast<const T*>(gates) + row * stride + columns_.state();
+  }
+  __device__ static const void* word_of(const T* element) {
+    return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(element) & ~uintptr_t{3});
+  }
+  __device__ static T element_of(uint32_t word, const T* element) {
+    if constexpr (sizeof(T) == 4) {
+      return __uint_as_float(word);
+    } else {
+      const bool is_high = (reinterpret_cast<uintptr_t>(element) & 2) != 0;
+      return __ushort_as_bfloat16(static_cast<unsigned short>(is_high ? word >> 16 : word));
+    }
+  }
+  __device__ void ask_words(const SequenceSpans& spans, int turn) {
+    uint32_t* const words = shared_.words[turn];
+    const int64_t row = spans.first[first_kind_ * 2];
+    ask_word(words + kEntry, columns_.header_of(spans.slot));
+    if (spans.n[first_kind_ * 2 + 1] > 0)
+      ask_word(words + kOutputPosition, &call_.pass.rows[spans.first[first_kind_ * 2 + 1]].pos);
+    if (spans.n[first_kind_ * 2] == 0) return;
+    ask_word(words + kBasePosition, &call_.pass.rows[row].pos);
+    if constexpr (kForm == Form::delta) {
+      ask_word(words + kFirstGate, word_of(gate_of(call_.a, call_.a_stride, row)));
+      ask_word(words + kSecondGate, word_of(gate_of(call_.b, call_.b_stride, row)));
+    } else {
+      if (call_.per_token != nullptr)
+        ask_word(words + kFirstGate, call_.per_token + row * call_.token_stride + columns_.state());
+      if (call_.v_scale != nullptr)
+        ask_word(words + kSecondGate, call_.v_scale + row * call_.scale_stride + columns_.state());
+    }
+  }
+  // Asks for a sequence's state and its first base row's inputs, before it is known where the state stands.
+  __device__ void ask_sequence(const SequenceSpans& spans, int turn) {
+    if (spans.slot < 0) return;
+    const float* const matrix = columns_.matrix_of(spans.slot);
+#pragma unroll
+    for (int i = 0; i < kStepRows; ++i) {
+      const bool is_in = columns_.has(i);
+      copy_async_16_of_256(shared_address(&shared_.state[i][threadIdx.x]), matrix + (is_in ? columns_.offset(i) : 0),
+                           is_in ? 16 : 0);
+    }
+    if (threadIdx.x == kWordThread) ask_words(spans, turn);
+    if (spans.n[first_kind_ * 2] == 0) return;
+    const int64_t row = spans.first[first_kind_ * 2];
+    const int column = static_cast<int>(blockIdx.x) * kStepColumns;
+    Inputs& in = shared_.inputs[turn];
+    const Offsets& heads = shared_.heads;
+    const auto at = [&](const void* rows, int64_t stride, int64_t head) {
+      return static_cast<const T*>(rows) + row * stride + head;
+    };
+    ask_vector(in.key, kPadded, at(call_.k, call_.k_stride, heads.key), call_.dk, 0);
+    ask_vector(in.query, kPadded, at(call_.q, call_.q_stride, heads.query), call_.dk, kPadded / kWordOf);
+    ask_vector(in.value, kStepColumns, at(call_.v, call_.v_stride, heads.value), call_.dv - column,
+               2 * kPadded / kWordOf);
+    if constexpr (kChannel) {
+      const float* const logs = columns_.logs_of(row);
+      for (int d = threadIdx.x; d < call_.dk; d += kThreads) ask_word(shared_.logs + d, logs + d);
+    }
+  }
+
+  // What is made of the words that this very thread has asked for; others read it behind the barrier that follows.
+  __device__ void prepare(const SequenceSpans& spans, int turn) {
+    if constexpr (kChannel) {
+      for (int d = threadIdx.x; d < kPadded; d += kThreads)
+        shared_.inputs[turn].decays[d] = d < call_.dk ? expf(shared_.logs[d]) : 0.f;
+    }
+    if (threadIdx.x == kWordThread) {
+      shared_.task[turn] = task_of(spans, turn);
+      if (shared_.task[turn] >= Task::step) make_gates(spans.first[first_kind_ * 2], turn);
+    }
+  }
+  __device__ Task task_of(const SequenceSpans& spans, int turn) const {
+    if (spans.slot < 0) return Task::none;
+    const auto word = [&](Word w) { return static_cast<int>(shared_.words[turn][w]); };
+    const int n_base = spans.n[first_kind_ * 2], n_output = spans.n[first_kind_ * 2 + 1],
+              position = word(kBasePosition);
+    const bool has_more = end_kind_ - first_kind_ == 2 && spans.n[2] + spans.n[3] > 0;
+    if (n_base + n_output == 0) return has_more ? Task::apart : Task::none;
+    if (has_more || n_base != 1 || n_output > 1) return Task::apart;
+    if (n_output == 1 && word(kOutputPosition) != position) return Task::apart;
+    if (position == 0) return Task::first;
+    return word(kEntry) >= position ? Task::step : Task::apart;
+  }
+  __device__ void make_gates(int64_t row, int turn) {
+    const uint32_t first = shared_.words[turn][kFirstGate], second = shared_.words[turn][kSecondGate];
+    GateInputs<T> x = constant_;
+    if constexpr (kForm == Form::delta) {
+      x.a = element_of(first, gate_of(call_.a, call_.a_stride, row));
+      x.b = element_of(second, gate_of(call_.b, call_.b_stride, row));
+    } else {
+      if (call_.per_token != nullptr) x.first = __uint_as_float(first);
+      if (call_.v_scale != nullptr) x.second = __uint_as_float(second);
+    }
+    const float2 gates = gates_from(call_, x);
+    shared_.inputs[turn].gates = {expf(gates.x), gates.y};
+  }
+  // A thread takes what it has asked for itself, and may then ask again.
+  __device__ void take_state() {
+#pragma unroll
+    for (int i = 0; i < kStepRows; ++i) columns_.set(i, shared_.state[i][threadIdx.x]);
+    __syncwarp();
+  }
+
+  __device__ void step(const SequenceSpans& spans, int turn, bool is_first) {
+    Inputs& in = shared_.inputs[turn];
+    const int64_t row = spans.first[first_kind_ * 2], output = spans.first[first_kind_ * 2 + 1];
+    const bool has_output = spans.n[first_kind_ * 2 + 1] > 0, reads_before = kForm == Form::delta && call_.before;
+    if (is_first) columns_.clear();
+    if (reads_before) {
+      if (has_output) columns_.ask_all(in, output, 0, false);
+      columns_.store_state(columns_.before_of(spans.slot));
+    }
+    columns_.update(in);
+    if (reads_before && has_output) {
+      columns_.ask_all(in, row, 0, true);
+    } else {
+      columns_.answer(in, row, columns_.first_reader(), true);
+      columns_.ask_all(in, row, 1, true);
+    }
+    if (has_output && !reads_before) columns_.ask_all(in, output, 0, false);
+    columns_.store_state(columns_.matrix_of(spans.slot));
+    if (threadIdx.x == kWordThread)
+      *columns_.header_of(spans.slot) = static_cast<int>(shared_.words[turn][kBasePosition]) + 1;
+  }
+
+  const RecurrentCall& call_;
+  Shared& shared_;
+  const int first_kind_, end_kind_;
+  Columns columns_;
+  GateInputs<T> constant_{};  // what of the gates does not depend on the row
+};
+
+// Blocks a multiprocessor holds: what is under way there must fill memory's latency.
+constexpr int blocks_for(int padded) {
+  return padded <= 64 ? 8 : padded <= 128 ? 4 : padded <= 256 ? 2 : 1;
+}
+
+template <typename T, Form kForm, int kPadded>
+__global__ void __launch_bounds__(StepColumns<T, kForm, kPadded, true>::kThreads, blocks_for(kPadded))
     step_kernel(const __grid_constant__ RecurrentCall call, int first_kind, int end_kind) {
+  extern __shared__ float4 shared[];
   let_next_start();
   wait_for_previous();
-  const SequenceSpans sequence = call.pass.sequences[blockIdx.z];
-  if (sequence.slot < 0) return;
-  using Here = Walk<T, kForm, kRows, kFour>;
-  __shared__ float vectors[(kForm == Form::channel ? 3 : 2) * Here::kPadded];
-  __shared__ float2 gates;
-  __shared__ alignas(16) float sums[2 * kWarps * kStepColumns];
-  Here(call, sequence, vectors, &gates, sums).run(first_kind, end_kind);
+  using Here = Pipeline<T, kForm, kPadded>;
+  Here(call, *reinterpret_cast<typename Here::Shared*>(shared), first_kind, end_kind).run();
 }
 
-template <typename T, Form kForm, int kRows>
+// Of vectors that do not consist of whole words.
+template <typename T, Form kForm, int kPadded>
+__global__ void __launch_bounds__(StepColumns<T, kForm, kPadded, false>::kThreads)
+    walk_kernel(const __grid_constant__ RecurrentCall call, int first_kind, int end_kind) {
+  using Here = StepColumns<T, kForm, kPadded, false>;
+  __shared__ typename Here::Inputs inputs;
+  __shared__ float sums[Here::kSumFloats];
+  let_next_start();
+  wait_for_previous();
+  walk_apart<T, kForm, kPadded, false>(call, static_cast<int>(blockIdx.z), inputs, sums, first_kind, end_kind);
+}
+
+// Blocks along the sequences where `columns` of them stand side by side: as many as leave the multiprocessors least to
+// do one after another. A block's first sequence counts twice, for nothing is on its way yet.
+int blocks_along(int n_sequences, int columns, int room) {
+  int best = 1;
+  int64_t least = INT64_MAX;
+  for (int blocks = 1; blocks <= n_sequences; ++blocks) {
+    const int64_t turns = (static_cast<int64_t>(blocks) * columns + room - 1) / room;
+    const int64_t time = turns * ((n_sequences + blocks - 1) / blocks + 1);
+    if (time < least) least = time, best = blocks;
+  }
+  return best;
+}
+
+dim3 grid_of(const RecurrentCall& call, int along) {
+  return {static_cast<unsigned>((call.dv + kStepColumns - 1) / kStepColumns), static_cast<unsigned>(call.n),
+          static_cast<unsigned>(along)};
+}
+
+template <typename T, Form kForm, int kPadded>
 void launch(CudaContext& context, const RecurrentCall& call, int first_kind, int end_kind) {
-  const dim3 grid(static_cast<unsigned>((call.dv + kStepColumns - 1) / kStepColumns), static_cast<unsigned>(call.n),
-                  static_cast<unsigned>(call.pass.n_sequences));
-  const auto kernel = call.dv % 4 == 0 ? step_kernel<T, kForm, kRows, true> : step_kernel<T, kForm, kRows, false>;
-  launch_early(context, kernel, grid, kThreads, 0, call, first_kind, end_kind);
+  const auto kernel = step_kernel<T, kForm, kPadded>;
+  const int shared = static_cast<int>(sizeof(typename Pipeline<T, kForm, kPadded>::Shared));
+  if (shared > 48 << 10) HAY_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+  const int columns = (call.dv + kStepColumns - 1) / kStepColumns * call.n;
+  const int along =
+      blocks_along(call.pass.n_sequences, columns, context.properties().multiProcessorCount * blocks_for(kPadded));
+  launch_early(context, kernel, grid_of(call, along), StepColumns<T, kForm, kPadded, true>::kThreads,
+               static_cast<size_t>(shared), call, first_kind, end_kind);
+}
+
+// Whether vectors of type T consist of 4-byte words, the least that can be copied asynchronously.
+template <typename T>
+bool has_words(const RecurrentCall& call) {
+  constexpr int kElements = 4 / sizeof(T);
+  const auto whole = [](int64_t n) { return n % kElements == 0; };
+  const auto aligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 4 == 0; };
+  return call.dv % 4 == 0 && whole(call.dk) && whole(call.q_stride) && whole(call.k_stride) && whole(call.v_stride) &&
+         aligned(call.q) && aligned(call.k) && aligned(call.v);
 }
 
 template <typename T, Form kForm>
 void launch_rows(CudaContext& context, const RecurrentCall& call, int first_kind, int end_kind) {
-  const int rows = (call.dk + kRowGroups - 1) / kRowGroups;
-  if (rows <= 1) return launch<T, kForm, 1>(context, call, first_kind, end_kind);
-  if (rows <= 2) return launch<T, kForm, 2>(context, call, first_kind, end_kind);
-  if (rows <= 4) return launch<T, kForm, 4>(context, call, first_kind, end_kind);
-  if (rows <= 8) return launch<T, kForm, 8>(context, call, first_kind, end_kind);
-  launch<T, kForm, 16>(context, call, first_kind, end_kind);
+  constexpr int kMost = 512;
+  if (!has_words<T>(call)) {
+    return launch_early(context, walk_kernel<T, kForm, kMost>, grid_of(call, call.pass.n_sequences),
+                        StepColumns<T, kForm, kMost, false>::kThreads, 0, call, first_kind, end_kind);
+  }
+  if (call.dk <= 64) return launch<T, kForm, 64>(context, call, first_kind, end_kind);
+  if (call.dk <= 128) return launch<T, kForm, 128>(context, call, first_kind, end_kind);
+  if (call.dk <= 256) return launch<T, kForm, 256>(context, call, first_kind, end_kind);
+  launch<T, kForm, kMost>(context, call, first_kind, end_kind);
 }
 
 }  // namespace
 
 void recurrent_steps(CudaContext& context, const RecurrentCall& call, DType type, int first_kind, int end_kind) {
-  bool any = false;
-  for (const SequenceSpans& s : context.sequences()) {
-    for (int g = first_kind * 2; g < end_kind * 2; ++g) any = any || s.n[g] > 0;
-  }
-  if (!any) return;
+  const auto has = [&](int kind) {
+    return std::any_of(context.sequences().begin(), context.sequences().end(),
+                       [&](const SequenceSpans& s) { return s.n[kind * 2] + s.n[kind * 2 + 1] > 0; });
+  };
+  while (first_kind < end_kind && !has(first_kind)) ++first_kind;
+  while (first_kind < end_kind && !has(end_kind - 1)) --end_kind;
+  if (first_kind == end_kind) return;
   if (call.dk > 512 || call.dv > kMaxValueDim) {
     throw Error(ErrorCode::unsupported, ErrorSubject::model, "a recurrent head is too large for the CUDA backend",
                 {.why = std::to_string(call.dk) + " x " + std::to_string(call.dv) + ", at most 512 x 512",

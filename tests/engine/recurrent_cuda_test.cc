@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -100,21 +99,22 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
     EXPECT_LE(worst, bound) << what << " at " << at << ": " << got[at] << " and " << want[at];
   }
 
-  // The rows of three sequences: prompts of these lengths, an output row at `outputs` of the positions, then decode
-  // rows (with output rows beside them when there are any).
+  // The rows of some sequences: prompts of these lengths, an output row at `outputs` of the positions, then decode rows
+  // (with output rows beside them when there are any).
   struct Plan {
     std::vector<Row> rows;
-    int32_t n_prefill = 0;
+    int32_t n_prefill = 0, n_sequences = 0;
   };
-  using Lengths = std::array<int32_t, 3>;
-  static constexpr Lengths kShort{200, 64, 131}, kLong{4650, 70, 2310};  // segments are of 2,048
+  using Lengths = std::vector<int32_t>;
+  static inline const Lengths kShort{200, 64, 131}, kLong{4650, 70, 2310};  // segments are of 2,048
   static Plan plan(bool outputs, int32_t n_decode, const Lengths& prompts = kShort) {
     Plan plan;
     const int32_t* const lengths = prompts.data();
-    for (int32_t s = 0; s < 3; ++s) {
+    const auto n_sequences = plan.n_sequences = static_cast<int32_t>(prompts.size());
+    for (int32_t s = 0; s < n_sequences; ++s) {
       for (int32_t t = 0; t < lengths[s]; ++t) plan.rows.push_back({0, t, s, Stream::base, RowKind::prefill, -1});
     }
-    for (int32_t s = 0; s < 3 && outputs; ++s) {
+    for (int32_t s = 0; s < n_sequences && outputs; ++s) {
       for (int32_t t = 0; t < lengths[s]; ++t) {
         if (t % 5 == 0 || t + 1 == lengths[s] || t % 64 == 63)
           plan.rows.push_back({0, t, s, Stream::output, RowKind::prefill, -1});
@@ -122,7 +122,7 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
     }
     plan.n_prefill = static_cast<int32_t>(plan.rows.size());
     for (const Stream stream : {Stream::base, Stream::output}) {
-      for (int32_t s = 0; s < 3 && (outputs || stream == Stream::base); ++s) {
+      for (int32_t s = 0; s < n_sequences && (outputs || stream == Stream::base); ++s) {
         for (int32_t t = 0; t < n_decode; ++t) plan.rows.push_back({0, lengths[s] + t, s, stream, RowKind::decode, -1});
       }
     }
@@ -133,9 +133,11 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
   static std::vector<std::vector<int32_t>> passes(const Plan& plan, int32_t chunk, bool alone, bool apart = false) {
     std::vector<std::vector<int32_t>> all;
     const int32_t step = chunk == 0 ? 1 << 20 : chunk;
-    for (int32_t only = 0; only < (alone ? 3 : 1); ++only) {
+    int32_t longest = 0;
+    for (const Row& row : plan.rows) longest = std::max(longest, row.pos + 1);
+    for (int32_t only = 0; only < (alone ? plan.n_sequences : 1); ++only) {
       for (const RowKind kind : {RowKind::prefill, RowKind::decode}) {
-        for (int32_t begin = 0; begin < 8192; begin += step) {
+        for (int32_t begin = 0; begin < longest; begin += step) {
           std::vector<int32_t> pass;
           for (size_t i = 0; i < plan.rows.size(); ++i) {
             const Row& row = plan.rows[i];
@@ -157,12 +159,13 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
   // Runs an op over a plan and returns its output, [rows, out_cols].
   Values run(Context& context, const Plan& plan, const std::vector<std::vector<int32_t>>& passes, int64_t state_bytes,
              const std::vector<const Table*>& inputs, int64_t out_cols, const Op& op) {
-    const auto state = context.make_buffer(static_cast<size_t>(state_bytes * 4));
-    const std::vector<char> poison(static_cast<size_t>(state_bytes * 4), 0x7F);  // position 0 must reset it
+    const auto bytes = static_cast<size_t>(state_bytes * (plan.n_sequences + 1));
+    const auto state = context.make_buffer(bytes);
+    const std::vector<char> poison(bytes, 0x7F);  // position 0 must reset it
     context.upload(state->data(), poison.data(), poison.size());
     Table out{out_cols, Values(plan.rows.size() * static_cast<size_t>(out_cols), NAN), false};
-    std::vector<SeqView> seqs(3);
-    for (int32_t s = 0; s < 3; ++s) seqs[static_cast<size_t>(s)].state_slot = 3 - s;
+    std::vector<SeqView> seqs(static_cast<size_t>(plan.n_sequences));
+    for (int32_t s = 0; s < plan.n_sequences; ++s) seqs[static_cast<size_t>(s)].state_slot = plan.n_sequences - s;
     for (const auto& index : passes) {
       std::vector<Row> rows;
       for (const int32_t i : index) rows.push_back(plan.rows[static_cast<size_t>(i)]);
@@ -221,6 +224,38 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
     }
   }
 
+  // The same of the gated delta rule, with output rows or without.
+  void check_delta(const GatedDeltaParams& p, bool outputs, const Lengths& lengths,
+                   std::initializer_list<int32_t> chunks) {
+    const std::string what = "dk " + std::to_string(p.dk) + " dv " + std::to_string(p.dv) + " heads " +
+                             std::to_string(p.n_q) + " " + std::to_string(p.n_v) + (outputs ? " outputs" : "");
+    const Plan rows = plan(outputs, 3, lengths);
+    const auto n = static_cast<int64_t>(rows.rows.size());
+    Table q = noise(n, p.n_q * p.dk), k = noise(n, p.n_k * p.dk);
+    const Table v = noise(n, p.n_v * p.dv), a = noise(n, p.n_v, 2), b = noise(n, p.n_v);
+    for (Table* table : {&q, &k}) {  // as the mixer normalises them
+      l2norm(*cpu_, {table->values.data(), DType::f32, n, table->cols, table->cols}, 1e-6F, 1, p.dk);
+      if (GetParam() == DType::bf16)
+        for (float& x : table->values) x = round_to_bf16(x);
+    }
+    const Values a_log = values(p.n_v, 0.5F), dt_bias = values(p.n_v);
+    const auto on = [&](Context& context, const std::vector<std::vector<int32_t>>& split) {
+      const Vector log = vector_on(context, a_log), bias = vector_on(context, dt_bias);
+      return run(context, rows, split, gated_delta_state_bytes(context, p), {&q, &k, &v, &a, &b}, p.n_out() * p.dv,
+                 [&](Context& ctx, const Pass& pass, Matrix o, std::span<const Matrix> in, StateView state) {
+                   gated_delta(ctx, pass, o, in[0], in[1], in[2], in[3], in[4], log, bias, p, state);
+                 });
+    };
+    const Values whole = on(*gpu_, passes(rows, 0, false));
+    expect_close(whole, on(*cpu_, passes(rows, 0, false)), what, 2e-5, 0x1p-6);
+    EXPECT_TRUE(on(*gpu_, passes(rows, 0, false)) == whole) << what << ": twice";
+    EXPECT_TRUE(on(*gpu_, passes(rows, 0, true)) == whole) << what << ": each sequence alone";
+    for (const int32_t chunk : chunks) {
+      EXPECT_TRUE(on(*gpu_, passes(rows, chunk, chunk == 7)) == whole) << what << ": passes of " << chunk;
+    }
+    EXPECT_TRUE(on(*gpu_, passes(rows, 1, false, true)) == whole) << what << ": output rows after their base rows";
+  }
+
   std::unique_ptr<Context> gpu_, cpu_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   std::mt19937 random_{7};
@@ -229,6 +264,7 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
 TEST_P(RecurrentCuda, GatedDeltaRuleMatchesInEveryLayoutAndSplit) {
   const GatedDeltaParams shapes[] = {
       {.n_q = 4, .n_k = 2, .n_v = 2, .dk = 14, .dv = 10},
+      {.n_q = 1, .n_k = 1, .n_v = 3, .dk = 15, .dv = 16},
       {.n_q = 2, .n_k = 2, .n_v = 4, .dk = 128, .dv = 128},
       {.n_q = 2, .n_k = 2, .n_v = 2, .dk = 64, .dv = 96, .negative_eigenvalues = true},
       {.n_q = 2, .n_k = 2, .n_v = 24, .dk = 64, .dv = 128},  // three sequences fill a GPU, each alone does not
@@ -239,36 +275,25 @@ TEST_P(RecurrentCuda, GatedDeltaRuleMatchesInEveryLayoutAndSplit) {
   };
   for (const GatedDeltaParams& p : shapes) {
     for (const bool outputs : {false, true}) {
-      if (!outputs && p.read_before_write) continue;
-      const std::string what = "dk " + std::to_string(p.dk) + " dv " + std::to_string(p.dv) + " heads " +
-                               std::to_string(p.n_q) + " " + std::to_string(p.n_v) + (outputs ? " outputs" : "");
-      const Plan rows = plan(outputs, 3);
-      const auto n = static_cast<int64_t>(rows.rows.size());
-      Table q = noise(n, p.n_q * p.dk), k = noise(n, p.n_k * p.dk);
-      const Table v = noise(n, p.n_v * p.dv), a = noise(n, p.n_v, 2), b = noise(n, p.n_v);
-      for (Table* table : {&q, &k}) {  // as the mixer normalises them
-        l2norm(*cpu_, {table->values.data(), DType::f32, n, table->cols, table->cols}, 1e-6F, 1, p.dk);
-        if (GetParam() == DType::bf16)
-          for (float& x : table->values) x = round_to_bf16(x);
-      }
-      const Values a_log = values(p.n_v, 0.5F), dt_bias = values(p.n_v);
-      const auto on = [&](Context& context, const std::vector<std::vector<int32_t>>& split) {
-        const Vector log = vector_on(context, a_log), bias = vector_on(context, dt_bias);
-        return run(context, rows, split, gated_delta_state_bytes(context, p), {&q, &k, &v, &a, &b}, p.n_out() * p.dv,
-                   [&](Context& ctx, const Pass& pass, Matrix o, std::span<const Matrix> in, StateView state) {
-                     gated_delta(ctx, pass, o, in[0], in[1], in[2], in[3], in[4], log, bias, p, state);
-                   });
-      };
-      const Values whole = on(*gpu_, passes(rows, 0, false));
-      expect_close(whole, on(*cpu_, passes(rows, 0, false)), what, 2e-5, 0x1p-6);
-      EXPECT_TRUE(on(*gpu_, passes(rows, 0, false)) == whole) << what << ": twice";
-      EXPECT_TRUE(on(*gpu_, passes(rows, 0, true)) == whole) << what << ": each sequence alone";
-      for (const int32_t chunk : {1, 7, 64, 100}) {
-        EXPECT_TRUE(on(*gpu_, passes(rows, chunk, chunk == 7)) == whole) << what << ": passes of " << chunk;
-      }
-      EXPECT_TRUE(on(*gpu_, passes(rows, 1, false, true)) == whole) << what << ": output rows after their base rows";
+      if (outputs || !p.read_before_write) check_delta(p, outputs, kShort, {1, 7, 64, 100});
     }
   }
+}
+
+// So many sequences that blocks of the step kernel have several each: of a pass some are at their first token, some
+// further on, some not in it, some with more rows than one.
+TEST_P(RecurrentCuda, StepsOfManySequencesMatch) {
+  Lengths lengths;
+  for (int i = 0; i < 29; ++i) lengths.push_back(1 + i * 7 % 10);
+  const GatedDeltaParams delta[] = {
+      {.n_q = 4, .n_k = 4, .n_v = 40, .dk = 128, .dv = 128},
+      {.n_q = 80, .n_k = 10, .n_v = 40, .dk = 72, .dv = 100, .read_before_write = true},
+  };
+  for (const GatedDeltaParams& p : delta) check_delta(p, true, lengths, {1, 2});
+  check_delta(delta[0], false, lengths, {1, 3});
+  const DecayCase decay[] = {
+      {{40, 40, 4, 8, 128, 128}, 0, 1}, {{90, 1, 1, 90, 64, 64}, 1, 2}, {{40, 4, 4, 4, 130, 128}, 2, 0}};
+  for (const DecayCase& shape : decay) check_decay(shape, lengths, {1, 2});
 }
 
 TEST_P(RecurrentCuda, DecayAttentionMatchesInEveryFormAndSplit) {
