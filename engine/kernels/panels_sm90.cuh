@@ -62,8 +62,10 @@ __device__ inline void fetch_panels(uint32_t to, int width, const void* valid, S
 // and columns 8 n + 2 (lane mod 4) ….
 template <int kTiles>
 struct SegmentState {
+  static constexpr int kDown = kTiles;
   float x[kTiles][32];
 
+  __device__ static int first_tile() { return 0; }  // of the columns
   __device__ static int row(int m, int half) {
     const int thread = static_cast<int>(threadIdx.x);
     return (thread / 128 * kTiles + m) * 64 + thread / 32 % 4 * 16 + thread % 32 / 4 + half * 8;
@@ -77,24 +79,13 @@ struct SegmentState {
   // From and to the columns [first, …) of a [dk][dv] matrix; what lies outside is zero. Requires: 8-byte alignment.
   __device__ void load(const float* matrix, int dk, int dv, int first) {
     for_pairs(matrix, dk, dv, first, [even = dv % 2 == 0](float& a, float& b, const float* at, int n) {
-      float2 pair = {0, 0};
-      if (even) {
-        if (n == 2) pair = *reinterpret_cast<const float2*>(at);
-      } else {
-        if (n > 0) pair.x = at[0];
-        if (n > 1) pair.y = at[1];
-      }
+      const float2 pair = load_pair(at, n, even);
       a = pair.x, b = pair.y;
     });
   }
   __device__ void store(float* matrix, int dk, int dv, int first) {
     for_pairs(matrix, dk, dv, first, [even = dv % 2 == 0](float& a, float& b, float* at, int n) {
-      if (even) {
-        if (n == 2) *reinterpret_cast<float2*>(at) = {a, b};
-      } else {
-        if (n > 0) at[0] = a;
-        if (n > 1) at[1] = b;
-      }
+      store_pair(at, {a, b}, n, even);
     });
   }
 

@@ -84,7 +84,7 @@ struct Group {
 void run_segments(CudaContext& context, const RecurrentCall& call, const Group& group, bool aligned) {
   const bool scalar = call.form == Form::scalar;
   const bool hopper = context.properties().major == 9 && padded_key_dim(call.dk) >= 64;
-  SegmentWalk* const walk =
+  SegmentLaunch* const walk =
       hopper ? (scalar ? scalar_segments_sm90 : channel_segments_sm90) : (scalar ? scalar_segments : channel_segments);
   if (group.pieces > 1) {
     walk(context, call, group.sequences, group.pieces - 1, aligned, false);

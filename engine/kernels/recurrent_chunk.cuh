@@ -42,6 +42,21 @@ void with_key_dim(int dk, F f) {
       return f(std::integral_constant<int, 256>{});
   }
 }
+// Two neighbouring columns of a float32 matrix of which n exist, the others zero. is_even: rows have an even number of
+// columns, so that pairs are aligned.
+__device__ inline float2 load_pair(const float* at, int n, bool is_even) {
+  if (is_even) return n == 2 ? *reinterpret_cast<const float2*>(at) : float2{0, 0};
+  return {n > 0 ? at[0] : 0.f, n > 1 ? at[1] : 0.f};
+}
+__device__ inline void store_pair(float* at, float2 pair, int n, bool is_even) {
+  if (is_even) {
+    if (n == 2) *reinterpret_cast<float2*>(at) = pair;
+  } else {
+    if (n > 0) at[0] = pair.x;
+    if (n > 1) at[1] = pair.y;
+  }
+}
+
 // Lets a kernel have that much shared memory a block. Throws: unsupported.
 template <typename Kernel>
 void allow_shared(const CudaContext& context, Kernel kernel, int bytes) {
@@ -264,8 +279,8 @@ void segment_gates(CudaContext& context, const RecurrentCall& call, int cells);
 void segment_join(CudaContext& context, const RecurrentCall& call, int sequences);
 // The first `pieces` segments of every sequence: what each adds to the state, or its answers. Those of _sm90 are for
 // Hopper and keys of more than 32 columns.
-using SegmentWalk = void(CudaContext& context, const RecurrentCall& call, int sequences, int pieces, bool aligned,
+using SegmentLaunch = void(CudaContext& context, const RecurrentCall& call, int sequences, int pieces, bool aligned,
                          bool answers);
-SegmentWalk scalar_segments, channel_segments, scalar_segments_sm90, channel_segments_sm90;
+SegmentLaunch scalar_segments, channel_segments, scalar_segments_sm90, channel_segments_sm90;
 
 }  // namespace hayfork::engine::cuda

@@ -104,6 +104,105 @@ class SegmentPart {
   }
 };
 
+// The walk over a segment's chunks. Walk derives from it and knows how its device multiplies:
+//   kStages             chunks that are in shared memory or on their way there
+//   fetch(c, stage)     asks for chunk c, begin(): for the first one of answer() and its queries; nobody commits but
+//   here arrived()           what was waited for is everybody's add(stage)          L ← e^{end} L + (K ⊙ weight)ᵀ V
+//   publish()           S and L as the next chunk's queries see them, into shared memory
+//   chunk(c, stage, more)   answers it, and where there are more adds it
+// State: kDown m-tiles of rows a thread, row(m, half), first_tile() of the columns, load, store, clear.
+template <typename Walk, typename State, Form kForm>
+class SegmentWalk : protected SegmentPart {
+ public:
+  using SegmentPart::SegmentPart;
+
+  // Everything of the segment that lies before its end goes into L, which ends up in the scratch.
+  __device__ void sum_up() {
+    constexpr int kStages = Walk::kStages;
+    load_local(kept_local(call_, sequence_.slot, j_));
+    load_sums();
+    const int n = piece_.n_cells;
+#pragma unroll
+    for (int c = 0; c + 1 < kStages; ++c) {
+      if (c < n) walk().fetch(c, c);
+      copy_async_commit();
+    }
+    int stage = 0, free_stage = kStages - 1;  // of this chunk; of the one before
+    for (int c = 0; c < n; ++c) {
+      copy_async_wait<kStages - 2>();
+      walk().arrived();  // and everybody is done with the chunk before
+      if (c + kStages - 1 < n) walk().fetch(c + kStages - 1, free_stage);
+      copy_async_commit();
+      walk().add(stage);
+      free_stage = stage;
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+    }
+    local_.store(slot_of(call_, sequence_, piece_.index, j_), call_.dk, call_.dv, column_);
+    if (column_ == 0) store_sums(slot_sums(call_, sequence_, piece_.index, j_));
+  }
+
+  __device__ void answer() {
+    const bool last = piece_.is_last(sequence_);
+    load_local(first_local());
+    float* const kept = kept_state(call_, sequence_.slot, j_);
+    if (kept_here() && position_ == 0) {
+      start_.clear();
+      start_.store(kept, call_.dk, call_.dv, column_);
+    } else {
+      start_.load(last ? kept : slot_of(call_, sequence_, piece_.index, j_), call_.dk, call_.dv, column_);
+    }
+    load_sums();
+    const int n = piece_.n_cells;
+    walk().begin();
+    copy_async_commit();
+    walk().publish();
+    for (int c = 0; c < n; ++c) {
+      const int stage = c % 2;
+      copy_async_wait<0>();
+      walk().arrived();  // so has the state, and everybody is done with the chunk before
+      if (c + 1 < n) walk().fetch(c + 1, 1 - stage);
+      copy_async_commit();
+      walk().chunk(c, stage, c + 1 < n);
+      if (c + 1 < n) walk().publish();
+    }
+    if (last && n > 1) local_.store(kept_local(call_, sequence_.slot, j_), call_.dk, call_.dv, column_);
+  }
+
+ protected:
+  State start_, local_;          // S at the segment's begin, L
+  float sums_[State::kDown][2];  // of log decays since S, of this thread's rows
+
+ private:
+  __device__ Walk& walk() {
+    return static_cast<Walk&>(*this);
+  }
+  __device__ void load_local(const float* from) {
+    if (first_local_) {
+      local_.load(from, call_.dk, call_.dv, column_);
+    } else {
+      local_.clear();
+    }
+  }
+  __device__ void load_sums() {
+#pragma unroll
+    for (int m = 0; m < State::kDown; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) sums_[m][half] = first_sum(State::row(m, half));
+  }
+  __device__ void store_sums(float* to) const {
+    if constexpr (kForm == Form::channel) {
+      if (threadIdx.x % 4 != 0 || State::first_tile() != 0) return;
+#pragma unroll
+      for (int m = 0; m < State::kDown; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          if (State::row(m, half) < call_.dk) to[State::row(m, half)] = sums_[m][half];
+    } else {
+      if (threadIdx.x == 0) *to = sums_[0][0];
+    }
+  }
+};
+
 template <typename Segment>
 __global__ void __launch_bounds__(Segment::kThreads, Segment::kBlocks)
     segment_kernel(const __grid_constant__ RecurrentCall call, int sequences) {

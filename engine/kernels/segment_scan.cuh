@@ -24,10 +24,14 @@ struct SegmentLayout {
 };
 
 template <int kDim, Form kForm, bool kAligned, bool kAnswers>
-class Segment : SegmentPart {
+class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, StateTile<kDim, kColumns>, kForm> {
   using L = SegmentLayout<kDim, kForm, kAnswers>;
   using State = StateTile<kDim, kColumns>;
-  static constexpr int kStride = kDim + kPad;
+  using Walk = SegmentWalk<Segment, State, kForm>;
+  friend Walk;
+  using Walk::call_, Walk::cell, Walk::cell_index, Walk::column_, Walk::j_, Walk::key_head_, Walk::local_,
+      Walk::queries, Walk::start_, Walk::sums_, Walk::value_head_;
+  static constexpr int kStride = kDim + kPad, kStages = L::kStages;
 
  public:
   static constexpr bool kAnswering = kAnswers;
@@ -36,79 +40,23 @@ class Segment : SegmentPart {
 
   __device__ Segment(const RecurrentCall& call, const SequenceSpans& sequence, const Piece& piece, int j, int slice,
                      char* shared)
-      : SegmentPart(call, sequence, piece, j, slice),
+      : Walk(call, sequence, piece, j, slice),
         shared_(shared),
         warp_(threadIdx.x / 32),
         g_(threadIdx.x % 32 / 4),
         t_(threadIdx.x % 4) {}
 
-  // Everything of the segment that lies before its end goes into L, which ends up in the scratch.
-  __device__ void sum_up() {
-    load_local(kept_local(call_, sequence_.slot, j_));
-    load_sums();
-    const int n = piece_.n_cells;
-#pragma unroll
-    for (int c = 0; c + 1 < L::kStages; ++c) {
-      if (c < n) fetch_inputs(c, c);
-      copy_async_commit();
-    }
-    int stage = 0, free_stage = L::kStages - 1;  // of this chunk; of the one before
-    for (int c = 0; c < n; ++c) {
-      copy_async_wait<L::kStages - 2>();
-      __syncthreads();  // the chunk is here, and everybody is done with the one before
-      if (c + L::kStages - 1 < n) fetch_inputs(c + L::kStages - 1, free_stage);
-      copy_async_commit();
-      add(stage);
-      free_stage = stage;
-      stage = stage + 1 == L::kStages ? 0 : stage + 1;
-    }
-    local_.store(slot_of(call_, sequence_, piece_.index, j_), call_.dk, call_.dv, column_);
-    if (column_ == 0) store_sums(slot_sums(call_, sequence_, piece_.index, j_));
-  }
-
-  __device__ void answer() {
-    const bool last = piece_.is_last(sequence_);
-    load_local(first_local());
-    float* const kept = kept_state(call_, sequence_.slot, j_);
-    if (kept_here() && position_ == 0) {
-      start_.clear();
-      start_.store(kept, call_.dk, call_.dv, column_);
-    } else {
-      start_.load(last ? kept : slot_of(call_, sequence_, piece_.index, j_), call_.dk, call_.dv, column_);
-    }
-    load_sums();
-    const int n = piece_.n_cells;
-    fetch_inputs(0, 0);
-    fetch_queries(0);
-    copy_async_commit();
-    publish();
-    for (int c = 0; c < n; ++c) {
-      const int stage = c % 2;
-      copy_async_wait<0>();
-      __syncthreads();  // the chunk and the state are here, and everybody is done with the chunk before
-      if (c + 1 < n) fetch_inputs(c + 1, 1 - stage);
-      copy_async_commit();
-      chunk(c, stage, c + 1 < n);
-      if (c + 1 < n) {
-        add(stage);
-        publish();
-      }
-    }
-    if (last && n > 1) local_.store(kept_local(call_, sequence_.slot, j_), call_.dk, call_.dv, column_);
-  }
-
  private:
-  __device__ bf16_t* tile(int offset) const {
-    return reinterpret_cast<bf16_t*>(shared_ + offset);
-  }
-  __device__ bf16_t* staged(int stage, int offset) const {
-    return tile(L::kFixed + stage * L::kStage + offset);
-  }
-  __device__ const float* gates(int stage) const {
-    return reinterpret_cast<const float*>(staged(stage, L::kGates));
-  }
+  __device__ bf16_t* tile(int offset) const { return reinterpret_cast<bf16_t*>(shared_ + offset); }
+  __device__ bf16_t* staged(int stage, int offset) const { return tile(L::kFixed + stage * L::kStage + offset); }
+  __device__ const float* gates(int stage) const { return reinterpret_cast<const float*>(staged(stage, L::kGates)); }
 
-  __device__ void fetch_inputs(int c, int stage) const {
+  __device__ void begin() const {
+    fetch(0, 0);
+    fetch_queries(0);
+  }
+  __device__ static void arrived() { __syncthreads(); }
+  __device__ void fetch(int c, int stage) const {
     const Cell at = cell(c);
     const char* const mine = state_scratch(call_, cell_index(c), j_, kDim);
     if constexpr (kForm == Form::channel) {
@@ -162,32 +110,6 @@ class Segment : SegmentPart {
   }
 
   // ---- the state
-  __device__ void load_local(const float* from) {
-    if (first_local_) {
-      local_.load(from, call_.dk, call_.dv, column_);
-    } else {
-      local_.clear();
-    }
-  }
-  // Sums of log decays since S, of this thread's rows.
-  __device__ void load_sums() {
-#pragma unroll
-    for (int m = 0; m < State::kDown; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) sums_[m][half] = first_sum(State::row(m, half));
-  }
-  __device__ void store_sums(float* to) const {
-    if constexpr (kForm == Form::channel) {
-      if (t_ != 0 || State::first_tile() != 0) return;
-#pragma unroll
-      for (int m = 0; m < State::kDown; ++m)
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          if (State::row(m, half) < call_.dk) to[State::row(m, half)] = sums_[m][half];
-    } else {
-      if (threadIdx.x == 0) *to = sums_[0][0];
-    }
-  }
   // What the chunk's queries see of earlier chunks, for the tensor cores.
   __device__ void publish() const {
     bf16_t* const s = tile(L::kState);
@@ -214,7 +136,7 @@ class Segment : SegmentPart {
       return exp2_approx(end);
     });
     local_.add(staged(stage, L::kKeys), staged(stage, L::kValues), [&](uint32_t(&a)[4], int k) {
-      if constexpr (kForm == Form::scalar) weigh_keys(a, sums, k);
+      if constexpr (kForm == Form::scalar) Walk::weigh_keys(a, sums, k);
     });
   }
 
@@ -262,7 +184,7 @@ class Segment : SegmentPart {
           for (int n = 0; n < 2; ++n) {
             const int x = column_of(n);
             *reinterpret_cast<uint32_t*>(scores + i * kTileStride + x) =
-                score_pair(i, x, {qk[m][n][2 * half], qk[m][n][2 * half + 1]}, sums);
+                Walk::score_pair(i, x, {qk[m][n][2 * half], qk[m][n][2 * half + 1]}, sums);
             out[m][n][2 * half] *= decay, out[m][n][2 * half + 1] *= decay;
           }
         }
@@ -285,6 +207,7 @@ class Segment : SegmentPart {
       }
     }
     write(cell(c), out, values);
+    if (more) add(stage);
   }
 
   __device__ void write(const Cell& at, const float (&out)[2][2][4], const bf16_t* values) const {
@@ -298,15 +221,14 @@ class Segment : SegmentPart {
         for (int n = 0; n < 2; ++n) {
           const int x = column_of(n);
           const auto* const v = reinterpret_cast<const __nv_bfloat162*>(values + i * kTileStride + x);
-          write_pair<kAligned>(at, i, x, {out[m][n][2 * half], out[m][n][2 * half + 1]}, __bfloat1622float2(*v));
+          Walk::template write_pair<kAligned>(at, i, x, {out[m][n][2 * half], out[m][n][2 * half + 1]},
+                                              __bfloat1622float2(*v));
         }
       }
   }
 
   char* shared_;
   int warp_, g_, t_;
-  float sums_[State::kDown][2];
-  State start_, local_;
 };
 
 }  // namespace hayfork::engine::cuda

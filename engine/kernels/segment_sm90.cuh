@@ -22,11 +22,19 @@ struct SegmentLayout {
   static constexpr int kBlocks = kGroups > 1 ? 1 : kAnswers ? 2 : 3;  // a multiprocessor
 };
 
+// Rows of the state in a warpgroup, 64 a tile.
+template <int kDim, Form kForm, bool kAnswers>
+using StateOf = SegmentState<kDim / 64 / SegmentLayout<kDim, kForm, kAnswers>::kGroups>;
+
 template <int kDim, Form kForm, bool kAligned, bool kAnswers>
-class Segment : SegmentPart {
+class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, StateOf<kDim, kForm, kAnswers>, kForm> {
   using L = SegmentLayout<kDim, kForm, kAnswers>;
-  static constexpr int kTiles = kDim / 64 / L::kGroups;  // 64 rows of the state each
-  using State = SegmentState<kTiles>;
+  using State = StateOf<kDim, kForm, kAnswers>;
+  using Walk = SegmentWalk<Segment, State, kForm>;
+  friend Walk;
+  using Walk::call_, Walk::cell, Walk::cell_index, Walk::column_, Walk::j_, Walk::key_head_, Walk::local_,
+      Walk::queries, Walk::start_, Walk::sums_, Walk::value_head_;
+  static constexpr int kTiles = State::kDown, kStages = L::kStages;
 
  public:
   static constexpr bool kAnswering = kAnswers;
@@ -34,7 +42,7 @@ class Segment : SegmentPart {
 
   __device__ Segment(const RecurrentCall& call, const SequenceSpans& sequence, const Piece& piece, int j, int slice,
                      char* shared)
-      : SegmentPart(call, sequence, piece, j, slice),
+      : Walk(call, sequence, piece, j, slice),
         shared_(shared + (1024 - shared_address(shared) % 1024) % 1024),
         base_(shared_address(shared_)),
         group_(threadIdx.x / 128),
@@ -42,76 +50,19 @@ class Segment : SegmentPart {
         g_(threadIdx.x % 32 / 4),
         t_(threadIdx.x % 4) {}
 
-  // Everything of the segment that lies before its end goes into L, which ends up in the scratch.
-  __device__ void sum_up() {
-    load_local(kept_local(call_, sequence_.slot, j_));
-    load_sums();
-    const int n = piece_.n_cells;
-#pragma unroll
-    for (int c = 0; c + 1 < L::kStages; ++c) {
-      if (c < n) fetch(c, c);
-      copy_async_commit();
-    }
-    int stage = 0, free_stage = L::kStages - 1;  // of this chunk; of the one before
-    for (int c = 0; c < n; ++c) {
-      copy_async_wait<L::kStages - 2>();
-      fence_async_proxy();
-      __syncthreads();  // the chunk is here, and everybody is done with the one before
-      if (c + L::kStages - 1 < n) fetch(c + L::kStages - 1, free_stage);
-      copy_async_commit();
-      Fragments a;
-      prepare(stage, a);
-      wgmma_fence();
-      add(stage, a);
-      wgmma_wait<0>();
-      free_stage = stage;
-      stage = stage + 1 == L::kStages ? 0 : stage + 1;
-    }
-    local_.store(slot_of(call_, sequence_, piece_.index, j_), call_.dk, call_.dv, column_);
-    if (column_ == 0) store_sums(slot_sums(call_, sequence_, piece_.index, j_));
-  }
-
-  __device__ void answer() {
-    const bool last = piece_.is_last(sequence_);
-    load_local(first_local());
-    float* const kept = kept_state(call_, sequence_.slot, j_);
-    if (kept_here() && position_ == 0) {
-      start_.clear();
-      start_.store(kept, call_.dk, call_.dv, column_);
-    } else {
-      start_.load(last ? kept : slot_of(call_, sequence_, piece_.index, j_), call_.dk, call_.dv, column_);
-    }
-    load_sums();
-    const int n = piece_.n_cells;
-    fetch(0, 0);
-    copy_async_commit();
-    publish();
-    for (int c = 0; c < n; ++c) {
-      const int stage = c % 2;
-      copy_async_wait<0>();
-      fence_async_proxy();
-      __syncthreads();  // the chunk and the state are here, and everybody is done with the chunk before
-      if (c + 1 < n) fetch(c + 1, 1 - stage);
-      copy_async_commit();
-      if (c + 1 < n) {
-        chunk<true>(c, stage);
-        publish();
-      } else {
-        chunk<false>(c, stage);
-      }
-    }
-    if (last && n > 1) local_.store(kept_local(call_, sequence_.slot, j_), call_.dk, call_.dv, column_);
-  }
-
  private:
-  __device__ uint32_t staged(int stage, int offset) const {
-    return base_ + L::kFixed + stage * L::kStage + offset;
-  }
+  __device__ uint32_t staged(int stage, int offset) const { return base_ + L::kFixed + stage * L::kStage + offset; }
   __device__ const float* gates(int stage) const {
     return reinterpret_cast<const float*>(shared_ + L::kFixed + stage * L::kStage + L::kGates);
   }
 
+  __device__ static void arrived() {
+    fence_async_proxy();
+    __syncthreads();
+  }
+
   // ---- a chunk into shared memory
+  __device__ void begin() const { fetch(0, 0); }
   template <int kWide, bool kDirect, typename Source>
   __device__ void fetch_rows(uint32_t to, int width, Source source) const {
     fetch_panels<L::kThreads, kWide, kDirect>(to, width, call_.k, source);
@@ -162,32 +113,6 @@ class Segment : SegmentPart {
   }
 
   // ---- the state
-  __device__ void load_local(const float* from) {
-    if (first_local_) {
-      local_.load(from, call_.dk, call_.dv, column_);
-    } else {
-      local_.clear();
-    }
-  }
-  // Sums of log decays since S, of this thread's rows.
-  __device__ void load_sums() {
-#pragma unroll
-    for (int m = 0; m < kTiles; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) sums_[m][half] = first_sum(State::row(m, half));
-  }
-  __device__ void store_sums(float* to) const {
-    if constexpr (kForm == Form::channel) {
-      if (t_ != 0) return;
-#pragma unroll
-      for (int m = 0; m < kTiles; ++m)
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-          if (State::row(m, half) < call_.dk) to[State::row(m, half)] = sums_[m][half];
-    } else {
-      if (threadIdx.x == 0) *to = sums_[0][0];
-    }
-  }
   // What the chunk's queries see of earlier chunks, for the tensor cores: rows of 64 columns.
   __device__ void publish() const {
 #pragma unroll
@@ -217,7 +142,7 @@ class Segment : SegmentPart {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         load_columns(a[m][k], panel, warp_, k);
-        if constexpr (kForm == Form::scalar) weigh_keys(a[m][k], sums, k * 16);
+        if constexpr (kForm == Form::scalar) Walk::weigh_keys(a[m][k], sums, k * 16);
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -237,14 +162,28 @@ class Segment : SegmentPart {
     wgmma_commit();
   }
 
+  __device__ void add(int stage) {
+    Fragments a;
+    prepare(stage, a);
+    wgmma_fence();
+    add(stage, a);
+    wgmma_wait<0>();
+  }
+
   __device__ int row_of(int half) const {
     return warp_ * 16 + g_ + half * 8;
   }
 
-  // A warpgroup multiplies its own rows of S, and with several each its share of the keys. kMore: another chunk
-  // follows.
+  __device__ void chunk(int c, int stage, bool more) {
+    if (more) {
+      answer_chunk<true>(c, stage);
+    } else {
+      answer_chunk<false>(c, stage);
+    }
+  }
+  // A warpgroup multiplies its own rows of S, and with several each its share of the keys.
   template <bool kMore>
-  __device__ void chunk(int c, int stage) {
+  __device__ void answer_chunk(int c, int stage) {
     const uint32_t queries = staged(stage, L::kQueries), values = staged(stage, L::kValues);
     constexpr int kSteps = kTiles * 4, kKeySteps = 4 / L::kGroups;
     float out[32] = {};
@@ -316,8 +255,9 @@ class Segment : SegmentPart {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const bool zero = 8 * n >= warp_ * 16 + 16;  // above the diagonal
-        p[n / 2][n % 2 * 2 + half] =
-            zero ? 0 : score_pair(row_of(half), 8 * n + 2 * t_, {qk[4 * n + 2 * half], qk[4 * n + 2 * half + 1]}, sums);
+        p[n / 2][n % 2 * 2 + half] = zero ? 0
+                                          : Walk::score_pair(row_of(half), 8 * n + 2 * t_,
+                                                             {qk[4 * n + 2 * half], qk[4 * n + 2 * half + 1]}, sums);
       }
     }
   }
@@ -346,7 +286,7 @@ class Segment : SegmentPart {
         }
         const auto* const v =
             reinterpret_cast<const __nv_bfloat162*>(shared_ + (values - base_) + i * 128 + (n ^ g_) * 16 + t_ * 4);
-        write_pair<kAligned>(at, i, 8 * n + 2 * t_, y, __bfloat1622float2(*v));
+        Walk::template write_pair<kAligned>(at, i, 8 * n + 2 * t_, y, __bfloat1622float2(*v));
       }
     }
   }
@@ -354,8 +294,6 @@ class Segment : SegmentPart {
   char* shared_;
   uint32_t base_;
   int group_, warp_, g_, t_;
-  float sums_[kTiles][2];
-  State start_, local_;
 };
 
 }  // namespace hayfork::engine::cuda::sm90

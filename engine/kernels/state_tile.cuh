@@ -35,24 +35,13 @@ struct StateTile {
   // From and to the columns [first, …) of a [dk][dv] matrix; what lies outside is zero. Requires: 8-byte alignment.
   __device__ void load(const float* matrix, int dk, int dv, int first) {
     for_pairs(matrix, dk, dv, first, [even = dv % 2 == 0](float& a, float& b, const float* at, int n) {
-      float2 pair = {0, 0};
-      if (even) {
-        if (n == 2) pair = *reinterpret_cast<const float2*>(at);
-      } else {
-        if (n > 0) pair.x = at[0];
-        if (n > 1) pair.y = at[1];
-      }
+      const float2 pair = load_pair(at, n, even);
       a = pair.x, b = pair.y;
     });
   }
   __device__ void store(float* matrix, int dk, int dv, int first) {
     for_pairs(matrix, dk, dv, first, [even = dv % 2 == 0](float& a, float& b, float* at, int n) {
-      if (even) {
-        if (n == 2) *reinterpret_cast<float2*>(at) = {a, b};
-      } else {
-        if (n > 0) at[0] = a;
-        if (n > 1) at[1] = b;
-      }
+      store_pair(at, {a, b}, n, even);
     });
   }
   // f(m, n, half, offset) of every pair in a [kDim][kColumns] tile of stride kStride.
