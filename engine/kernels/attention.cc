@@ -117,6 +117,8 @@ void run_segments(Context& context, const AttentionCall& call, const std::vector
 
 }  // namespace
 
+void require_attention(const Context& /*context*/, int32_t /*v_dim*/, int32_t /*n_kv_head_windows*/) {}
+
 void attention(Context& context, const Pass& pass, Matrix o, Matrix q, const KvLayer& layer,
                const AttentionParams& params) {
   HAY_CHECK(params.n_heads >= 1 && layer.n_kv_heads >= 1 && params.n_heads % layer.n_kv_heads == 0);

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kMaxPerThread = 4;  // columns of values
+constexpr int kMaxValueDim = kThreads * kMaxPerThread;
 
 // A query in shared memory, rounded up: what stands behind it is written while it is read, and shares no 16 bytes.
 __host__ __device__ constexpr int shared_columns(int dim) {
@@ -92,16 +93,26 @@ __global__ void __launch_bounds__(kThreads) plain_kernel(AttentionCall call) {
 
 }  // namespace
 
+void require_attention(const Context& /*context*/, int32_t v_dim, int32_t n_kv_head_windows) {
+  if (v_dim > kMaxValueDim) {
+    throw Error(
+        ErrorCode::unsupported, ErrorSubject::model, "attention heads are too wide for the CUDA backend",
+        {.why = std::to_string(v_dim) + " columns, at most " + std::to_string(kMaxValueDim), .next = "--device cpu"});
+  }
+  if (n_kv_head_windows > kMaxKvHeadWindows) {
+    throw Error(ErrorCode::unsupported, ErrorSubject::model,
+                "too many kv heads with windows of their own for the CUDA backend",
+                {.why = std::to_string(n_kv_head_windows) + ", at most " + std::to_string(kMaxKvHeadWindows),
+                 .next = "--device cpu"});
+  }
+}
+
 void attention(Context& base, const Pass& pass, Matrix o, Matrix q, const KvLayer& layer,
                const AttentionParams& params) {
   if (pass.rows.empty()) return;
   CudaContext& context = of(base);
   HAY_CHECK(q.rows == static_cast<int64_t>(pass.rows.size()));
-  if (layer.v_dim > kThreads * kMaxPerThread) {
-    throw Error(ErrorCode::unsupported, ErrorSubject::model, "attention heads are too wide for the CUDA backend",
-                {.why = std::to_string(layer.v_dim) + " columns, at most " + std::to_string(kThreads * kMaxPerThread),
-                 .next = "--device cpu"});
-  }
+  HAY_CHECK(layer.v_dim <= kMaxValueDim && params.kv_head_windows.size() <= kMaxKvHeadWindows);
   AttentionCall call{};
   call.q = q.data;
   call.o = o.data;
@@ -121,12 +132,6 @@ void attention(Context& base, const Pass& pass, Matrix o, Matrix q, const KvLaye
   call.window_base = params.window_base;
   call.window_output = params.window_output;
   call.n_windows = static_cast<int>(params.kv_head_windows.size());
-  if (call.n_windows > kMaxKvHeadWindows) {
-    throw Error(ErrorCode::unsupported, ErrorSubject::model,
-                "too many kv heads with windows of their own for the CUDA backend",
-                {.why = std::to_string(call.n_windows) + ", at most " + std::to_string(kMaxKvHeadWindows),
-                 .next = "--device cpu"});
-  }
   for (int i = 0; i < call.n_windows; ++i) call.windows[i] = params.kv_head_windows[static_cast<size_t>(i)];
   call.pass = context.pass();
   if (q.dtype == DType::bf16 && layer.dtype == DType::bf16 && supports_mma(call)) {

@@ -55,6 +55,9 @@ void finish_qkv(Context& context, const Pass& pass, Matrix q, Matrix k, Matrix v
 void kv_read(Context& context, const SeqView& seq, Matrix k, Matrix v, const KvLayer& layer) {
   HAY_DISPATCH(context, kv_read, (context, seq, k, v, layer));
 }
+void require_attention(const Context& context, int32_t v_dim, int32_t n_kv_head_windows) {
+  HAY_DISPATCH(context, require_attention, (context, v_dim, n_kv_head_windows));
+}
 void attention(Context& context, const Pass& pass, Matrix o, Matrix q, const KvLayer& layer,
                const AttentionParams& params) {
   HAY_DISPATCH(context, attention, (context, pass, o, q, layer, params));

@@ -134,6 +134,9 @@ struct AttentionParams {
   Vector sinks;                              // [Hq] or absent
   std::span<const int32_t> kv_head_windows;  // per kv head, replaces both windows (0: all keys); empty: none
 };
+// Asked when a model is loaded. Throws: unsupported, where the backend has no attention over values of v_dim columns or
+// over so many kv heads with windows of their own (0: none).
+void require_attention(const Context& context, int32_t v_dim, int32_t n_kv_head_windows);
 // q: [rows of the pass, Hq·k_dim]; o: [rows, Hq·v_dim]. All base K/V of the pass are written before.
 void attention(Context& context, const Pass& pass, Matrix o, Matrix q, const KvLayer& layer,
                const AttentionParams& params);

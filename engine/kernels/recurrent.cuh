@@ -19,7 +19,7 @@ enum class Form : uint8_t { delta, scalar, channel };
 
 constexpr int kStepColumns = 32;       // columns of S an entry of the header is about
 constexpr int64_t kHeaderFloats = 32;  // a line, so that rows of S are whole lines
-constexpr int kMaxValueDim = 512;
+constexpr int kMaxKeyDim = 512, kMaxValueDim = 512;
 static_assert(kMaxValueDim <= kStepColumns * static_cast<int>(kHeaderFloats));
 constexpr float kLog2E = 1.4426950408889634f;
 
@@ -55,7 +55,7 @@ struct RecurrentCall {
 // The rows and states of a call.
 void set_rows(RecurrentCall& call, const CudaContext& context, Matrix o, Matrix q, Matrix k, Matrix v, StateView state);
 
-// Fills the state's layout. Returns its bytes.
+// Fills the state's layout. Returns its bytes. Throws: unsupported, where a state is larger than the kernels take.
 int64_t lay_out_state(RecurrentCall& call, DType type);
 
 // Token by token, rows of kinds [first_kind, end_kind): decode rows, and every row where there is no chunk kernel.

@@ -20,6 +20,12 @@ void set_rows(RecurrentCall& call, const CudaContext& context, Matrix o, Matrix 
 }
 
 int64_t lay_out_state(RecurrentCall& call, DType type) {
+  if (call.dk > kMaxKeyDim || call.dv > kMaxValueDim) {
+    throw Error(ErrorCode::unsupported, ErrorSubject::model, "a recurrent head is too large for the CUDA backend",
+                {.why = std::to_string(call.dk) + " x " + std::to_string(call.dv) + ", at most " +
+                        std::to_string(kMaxKeyDim) + " x " + std::to_string(kMaxValueDim),
+                 .next = "--device cpu"});
+  }
   const bool chunks = runs_by_chunks(type, call.form, call.dk, call.dv);
   const int64_t matrix = (static_cast<int64_t>(call.dk) * call.dv + kHeaderFloats - 1) / kHeaderFloats * kHeaderFloats;
   call.before_offset = (kHeaderFloats + matrix) * 4;

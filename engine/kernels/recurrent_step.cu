@@ -409,15 +409,14 @@ bool has_words(const RecurrentCall& call) {
 
 template <typename T, Form kForm>
 void launch_rows(CudaContext& context, const RecurrentCall& call, int first_kind, int end_kind) {
-  constexpr int kMost = 512;
   if (!has_words<T>(call)) {
-    return launch_early(context, walk_kernel<T, kForm, kMost>, grid_of(call, call.pass.n_sequences),
-                        StepColumns<T, kForm, kMost, false>::kThreads, 0, call, first_kind, end_kind);
+    return launch_early(context, walk_kernel<T, kForm, kMaxKeyDim>, grid_of(call, call.pass.n_sequences),
+                        StepColumns<T, kForm, kMaxKeyDim, false>::kThreads, 0, call, first_kind, end_kind);
   }
   if (call.dk <= 64) return launch<T, kForm, 64>(context, call, first_kind, end_kind);
   if (call.dk <= 128) return launch<T, kForm, 128>(context, call, first_kind, end_kind);
   if (call.dk <= 256) return launch<T, kForm, 256>(context, call, first_kind, end_kind);
-  launch<T, kForm, kMost>(context, call, first_kind, end_kind);
+  launch<T, kForm, kMaxKeyDim>(context, call, first_kind, end_kind);
 }
 
 }  // namespace
@@ -430,11 +429,6 @@ void recurrent_steps(CudaContext& context, const RecurrentCall& call, DType type
   while (first_kind < end_kind && !has(first_kind)) ++first_kind;
   while (first_kind < end_kind && !has(end_kind - 1)) --end_kind;
   if (first_kind == end_kind) return;
-  if (call.dk > 512 || call.dv > kMaxValueDim) {
-    throw Error(ErrorCode::unsupported, ErrorSubject::model, "a recurrent head is too large for the CUDA backend",
-                {.why = std::to_string(call.dk) + " x " + std::to_string(call.dv) + ", at most 512 x 512",
-                 .next = "--device cpu"});
-  }
   with_type(type, [&](auto t) {
     using T = decltype(t);
     if (call.form == Form::delta) return launch_rows<T, Form::delta>(context, call, first_kind, end_kind);

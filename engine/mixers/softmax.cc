@@ -52,6 +52,7 @@ class Softmax : public Mixer {
 
 Softmax::Softmax(Loader& loader, const SoftmaxSpec& spec, int64_t hidden) : spec_(spec) {
   const int32_t hd = spec.head_dim;
+  require_attention(loader.context(), hd, static_cast<int32_t>(spec.kv_head_windows.size()));
   const auto part = [&](const std::string& name, int64_t n) {
     return Loader::Part{name + ".weight", n, spec.qkv_bias ? name + ".bias" : "", {}};
   };

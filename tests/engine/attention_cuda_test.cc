@@ -1,6 +1,7 @@
 // What stands between the projections on CUDA (norms, rotation, cache write, attention) against CPU twins and unfused
 // steps on ragged shapes, with poison around what is written, twice the same bits, and rows alone equal to rows
 // together.
+#include "base/error.h"
 #include "engine/kernels/fused.h"
 #include "tests/engine/ops_cuda_fixture.h"
 
@@ -184,6 +185,12 @@ TEST_P(AttentionCuda, RopeWriteAndAttentionMatch) {
 }
 
 // A row's bits do not depend on where the query tile that holds it begins, nor on rows of the same pass elsewhere.
+TEST_P(AttentionCuda, WhatHasNoKernelIsRefused) {
+  require_attention(*gpu_, 512, 64);
+  EXPECT_THROW(require_attention(*gpu_, 520, 0), Error);
+  EXPECT_THROW(require_attention(*gpu_, 64, 65), Error);
+}
+
 TEST_P(AttentionCuda, AttentionTilesMayBeginAnywhere) {
   constexpr int32_t kLength = 4500, kKv = 1, kHeads = 2;
   std::vector<int32_t> table;

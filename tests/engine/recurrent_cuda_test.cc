@@ -8,6 +8,7 @@
 #include <functional>
 #include <random>
 
+#include "base/error.h"
 #include "engine/cuda/devices.h"
 #include "engine/kernels/conv.h"
 #include "engine/kernels/decay_attention.h"
@@ -294,6 +295,12 @@ TEST_P(RecurrentCuda, StepsOfManySequencesMatch) {
   const DecayCase decay[] = {
       {{40, 40, 4, 8, 128, 128}, 0, 1}, {{90, 1, 1, 90, 64, 64}, 1, 2}, {{40, 4, 4, 4, 130, 128}, 2, 0}};
   for (const DecayCase& shape : decay) check_decay(shape, lengths, {1, 2});
+}
+
+// When a model is loaded, not in its first pass.
+TEST_P(RecurrentCuda, StatesThatAreTooLargeAreRefused) {
+  EXPECT_THROW(gated_delta_state_bytes(*gpu_, {.n_q = 1, .n_k = 1, .n_v = 1, .dk = 520, .dv = 64}), Error);
+  EXPECT_THROW(decay_attention_state_bytes(*gpu_, {1, 1, 1, 1, 64, 516}, true), Error);
 }
 
 TEST_P(RecurrentCuda, DecayAttentionMatchesInEveryFormAndSplit) {
