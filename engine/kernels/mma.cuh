@@ -38,10 +38,11 @@ __device__ inline void load_matrix_x4_transposed(uint32_t (&r)[4], uint32_t addr
 __device__ inline void copy_async_16(uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
 }
-// The same, of memory whose neighbourhood, 256 bytes, is wanted soon too; and of 4 bytes or none.
+// The same, of memory whose surrounding 256 bytes are wanted soon too.
 __device__ inline void copy_async_16_of_256(uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
 }
+// 4 bytes, or none: `bytes` 4 or 0, which stores zeros.
 __device__ inline void copy_async_4(uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(to), "l"(from), "r"(bytes));
 }
@@ -50,7 +51,7 @@ __device__ inline void copy_async_commit() {
 }
 template <int kPending>
 __device__ inline void copy_async_wait() {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending));
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
 }
 
 __device__ inline uint32_t pack_bf16(float low, float high) {

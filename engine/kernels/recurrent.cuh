@@ -73,6 +73,19 @@ void recurrent_chunks(CudaContext& context, RecurrentCall call, Matrix scratch);
 // The whole op over the pass in flight; lays out state and scratch.
 void run_recurrent(CudaContext& context, RecurrentCall call, DType type, Matrix scratch);
 
+// Lets a kernel have that much shared memory a block. Throws: unsupported.
+template <typename Kernel>
+void allow_shared(const CudaContext& context, Kernel kernel, int bytes) {
+  const auto room = static_cast<int>(context.properties().sharedMemPerBlockOptin);
+  if (bytes > room) {
+    throw Error(
+        ErrorCode::unsupported, ErrorSubject::model, "a recurrent head is too large for this GPU",
+        {.why = std::to_string(bytes) + " bytes of shared memory a block, the device has " + std::to_string(room),
+         .next = "--device cpu"});
+  }
+  HAY_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+}
+
 // ---- device helpers
 // Where the columns of a header's entry stand.
 struct Mark {

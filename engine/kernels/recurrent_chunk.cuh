@@ -57,19 +57,6 @@ __device__ inline void store_pair(float* at, float2 pair, int n, bool is_even) {
   }
 }
 
-// Lets a kernel have that much shared memory a block. Throws: unsupported.
-template <typename Kernel>
-void allow_shared(const CudaContext& context, Kernel kernel, int bytes) {
-  const auto room = static_cast<int>(context.properties().sharedMemPerBlockOptin);
-  if (bytes > room) {
-    throw Error(
-        ErrorCode::unsupported, ErrorSubject::model, "a recurrent head is too large for this GPU",
-        {.why = std::to_string(bytes) + " bytes of shared memory a block, the device has " + std::to_string(room),
-         .next = "--device cpu"});
-  }
-  HAY_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-}
-
 // Bytes of one state's part of a cell, before the scores.
 __host__ __device__ inline int64_t cell_state_bytes(Form form, int padded) {
   return kGateBytes + (form == Form::delta ? kTileBytes : form == Form::channel ? kChunk * padded * 4 + padded * 4 : 0);
@@ -280,7 +267,7 @@ void segment_join(CudaContext& context, const RecurrentCall& call, int sequences
 // The first `pieces` segments of every sequence: what each adds to the state, or its answers. Those of _sm90 are for
 // Hopper and keys of more than 32 columns.
 using SegmentLaunch = void(CudaContext& context, const RecurrentCall& call, int sequences, int pieces, bool aligned,
-                         bool answers);
+                           bool answers);
 SegmentLaunch scalar_segments, channel_segments, scalar_segments_sm90, channel_segments_sm90;
 
 }  // namespace hayfork::engine::cuda

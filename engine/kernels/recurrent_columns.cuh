@@ -36,9 +36,8 @@ __device__ inline void load_all(const __nv_bfloat16* from, float (&x)[n]) {
   }
 }
 
-// Columns [kStepColumns · blockIdx.x, …) of state blockIdx.y, in a block of kPadded threads: kPadded ≥ dk, a multiple
-// of
-// 32. kFour: dv is a multiple of 4.
+// Columns [kStepColumns · blockIdx.x, …) of state blockIdx.y in a block of kThreads. kPadded: a power of two, at least
+// dk and 64. kFour: dv is a multiple of 4.
 template <typename T, Form kForm, int kPadded, bool kFour>
 class StepColumns {
  public:
@@ -214,9 +213,7 @@ class StepColumns {
     in.value[threadIdx.x] = column < call_.dv ? from[column] : T(0.f);
   }
   __device__ void fill_decays(Inputs& in, const float* logs) const {
-    if constexpr (kForm == Form::channel) {
-      for (int d = threadIdx.x; d < kPadded; d += kThreads) in.decays[d] = d < call_.dk ? expf(logs[d]) : 0.f;
-    }
+    for (int d = threadIdx.x; d < kPadded; d += kThreads) in.decays[d] = d < call_.dk ? expf(logs[d]) : 0.f;
   }
 
  private:

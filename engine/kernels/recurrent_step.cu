@@ -1,7 +1,7 @@
 // The recurrences token by token: decode rows of every type, and prefill rows where there is no chunk kernel (float32,
 // unusual head sizes). A block has the same columns of the same state of one sequence after another: while it computes
 // one's, the next one's state, inputs and row numbers are copied into shared memory, so that a decode step takes the
-// time of reading and writing the states once.
+// time of reading and writing the states once (Pipeline). What is not so common, Walk does on its own.
 #include <algorithm>
 #include <cstdint>
 
@@ -79,7 +79,8 @@ class Walk {
     __syncthreads();
     columns_.fill(in_.key, open_rows<T>(call_, slot_, call_.open_k) + key * call_.dk);
     columns_.fill_value(in_, open_rows<T>(call_, slot_, call_.open_v) + value * call_.dv);
-    columns_.fill_decays(in_, open_rows<float>(call_, slot_, call_.open_logs) + key * call_.dk);
+    if constexpr (kForm == Form::channel)
+      columns_.fill_decays(in_, open_rows<float>(call_, slot_, call_.open_logs) + key * call_.dk);
     if (threadIdx.x == 0) in_.gates = {expf(gates[0]), gates[1]};
     __syncthreads();
     columns_.update(in_);
@@ -89,7 +90,7 @@ class Walk {
     columns_.fill(in_.key, columns_.key_of(row));
     columns_.fill(in_.query, columns_.query_of(row, columns_.first_reader()));
     columns_.fill_value(in_, columns_.value_of(row));
-    columns_.fill_decays(in_, columns_.logs_of(row));
+    if constexpr (kForm == Form::channel) columns_.fill_decays(in_, columns_.logs_of(row));
     if (threadIdx.x == 0) {
       const float2 gates = gates_of<T>(call_, row, columns_.state());
       in_.gates = {expf(gates.x), gates.y};
@@ -126,15 +127,16 @@ class Pipeline {
   struct Offsets {
     int64_t key, query, value;  // of this block's head and columns in a row
   };
-  // Words that are brought of each sequence besides its vectors.
-  enum Word : int { kBasePosition, kOutputPosition, kEntry, kFirstGate, kSecondGate, kWords };
+  // Words that are brought of each sequence besides its vectors. Gates: a and b of delta, log decay and the value's
+  // scale of the others.
+  enum Word : int { kBasePosition, kOutputPosition, kEntry, kGateA, kGateB, kWords };
   // What is to be done at a sequence: nothing; what only Walk can; a step; one from position 0.
   enum class Task : int { none, apart, step, first };
 
  public:
   struct Shared {
     float4 state[kStepRows][kThreads];  // of the next sequence, each thread's own part
-    float sums[Columns::kSumFloats];
+    alignas(16) float sums[Columns::kSumFloats];
     Inputs inputs[2];  // of this sequence and the next
     float logs[kChannel ? kPadded : 1];
     uint32_t words[2][kWords];
@@ -191,6 +193,8 @@ class Pipeline {
 
  private:
   static constexpr int kWordThread = kThreads - 32, kSpanThread = kThreads - 16;  // the last warp has fewer vectors
+  static constexpr int kSpanWords = sizeof(SequenceSpans) / 4;
+  static_assert(kSpanThread + kSpanWords <= kThreads && (kThreads & (kThreads - 1)) == 0);
 
   __device__ static void ask_word(void* to, const void* from) { copy_async_4(shared_address(to), from, 4); }
   // Words of vectors: of `padded` elements the first n, then zeros; from thread `first` on.
@@ -202,7 +206,7 @@ class Pipeline {
   }
   __device__ void ask_spans(int s, int at) {
     const int i = static_cast<int>(threadIdx.x) - kSpanThread;
-    if (i < 0 || i >= static_cast<int>(sizeof(SequenceSpans) / 4)) return;
+    if (i < 0 || i >= kSpanWords) return;
     ask_word(reinterpret_cast<int*>(&shared_.spans[at]) + i,
              reinterpret_cast<const int*>(call_.pass.sequences + s) + i);
   }
@@ -227,30 +231,28 @@ class Pipeline {
     ask_word(words + kEntry, columns_.header_of(spans.slot));
     if (spans.n[first_kind_ * 2 + 1] > 0)
       ask_word(words + kOutputPosition, &call_.pass.rows[spans.first[first_kind_ * 2 + 1]].pos);
-    if (spans.n[first_kind_ * 2] == 0) return;
     ask_word(words + kBasePosition, &call_.pass.rows[row].pos);
     if constexpr (kForm == Form::delta) {
-      ask_word(words + kFirstGate, word_of(gate_of(call_.a, call_.a_stride, row)));
-      ask_word(words + kSecondGate, word_of(gate_of(call_.b, call_.b_stride, row)));
+      ask_word(words + kGateA, word_of(gate_of(call_.a, call_.a_stride, row)));
+      ask_word(words + kGateB, word_of(gate_of(call_.b, call_.b_stride, row)));
     } else {
       if (call_.per_token != nullptr)
-        ask_word(words + kFirstGate, call_.per_token + row * call_.token_stride + columns_.state());
+        ask_word(words + kGateA, call_.per_token + row * call_.token_stride + columns_.state());
       if (call_.v_scale != nullptr)
-        ask_word(words + kSecondGate, call_.v_scale + row * call_.scale_stride + columns_.state());
+        ask_word(words + kGateB, call_.v_scale + row * call_.scale_stride + columns_.state());
     }
   }
   // Asks for a sequence's state and its first base row's inputs, before it is known where the state stands.
   __device__ void ask_sequence(const SequenceSpans& spans, int turn) {
-    if (spans.slot < 0) return;
+    if (spans.slot < 0 || spans.n[first_kind_ * 2] != 1) return;  // not the common case
     const float* const matrix = columns_.matrix_of(spans.slot);
 #pragma unroll
     for (int i = 0; i < kStepRows; ++i) {
       const bool is_in = columns_.has(i);
-      copy_async_16_of_256(shared_address(&shared_.state[i][threadIdx.x]), matrix + (is_in ? columns_.offset(i) : 0),
-                           is_in ? 16 : 0);
+      const void* const from = is_in ? static_cast<const void*>(matrix + columns_.offset(i)) : call_.state;
+      copy_async_16_of_256(shared_address(&shared_.state[i][threadIdx.x]), from, is_in ? 16 : 0);
     }
     if (threadIdx.x == kWordThread) ask_words(spans, turn);
-    if (spans.n[first_kind_ * 2] == 0) return;
     const int64_t row = spans.first[first_kind_ * 2];
     const int column = static_cast<int>(blockIdx.x) * kStepColumns;
     Inputs& in = shared_.inputs[turn];
@@ -282,24 +284,24 @@ class Pipeline {
   __device__ Task task_of(const SequenceSpans& spans, int turn) const {
     if (spans.slot < 0) return Task::none;
     const auto word = [&](Word w) { return static_cast<int>(shared_.words[turn][w]); };
-    const int n_base = spans.n[first_kind_ * 2], n_output = spans.n[first_kind_ * 2 + 1],
-              position = word(kBasePosition);
+    const int n_base = spans.n[first_kind_ * 2], n_output = spans.n[first_kind_ * 2 + 1];
     const bool has_more = end_kind_ - first_kind_ == 2 && spans.n[2] + spans.n[3] > 0;
     if (n_base + n_output == 0) return has_more ? Task::apart : Task::none;
     if (has_more || n_base != 1 || n_output > 1) return Task::apart;
+    const int position = word(kBasePosition);
     if (n_output == 1 && word(kOutputPosition) != position) return Task::apart;
     if (position == 0) return Task::first;
     return word(kEntry) >= position ? Task::step : Task::apart;
   }
   __device__ void make_gates(int64_t row, int turn) {
-    const uint32_t first = shared_.words[turn][kFirstGate], second = shared_.words[turn][kSecondGate];
+    const uint32_t a = shared_.words[turn][kGateA], b = shared_.words[turn][kGateB];
     GateInputs<T> x = constant_;
     if constexpr (kForm == Form::delta) {
-      x.a = element_of(first, gate_of(call_.a, call_.a_stride, row));
-      x.b = element_of(second, gate_of(call_.b, call_.b_stride, row));
+      x.a = element_of(a, gate_of(call_.a, call_.a_stride, row));
+      x.b = element_of(b, gate_of(call_.b, call_.b_stride, row));
     } else {
-      if (call_.per_token != nullptr) x.first = __uint_as_float(first);
-      if (call_.v_scale != nullptr) x.second = __uint_as_float(second);
+      if (call_.per_head == nullptr && call_.per_token != nullptr) x.first = __uint_as_float(a);
+      if (call_.v_scale != nullptr) x.second = __uint_as_float(b);
     }
     const float2 gates = gates_from(call_, x);
     shared_.inputs[turn].gates = {expf(gates.x), gates.y};
@@ -355,13 +357,13 @@ __global__ void __launch_bounds__(StepColumns<T, kForm, kPadded, true>::kThreads
   Here(call, *reinterpret_cast<typename Here::Shared*>(shared), first_kind, end_kind).run();
 }
 
-// Of vectors that do not consist of whole words.
+// Of vectors that do not consist of whole words: Walk alone, with columns of the most rows.
 template <typename T, Form kForm, int kPadded>
 __global__ void __launch_bounds__(StepColumns<T, kForm, kPadded, false>::kThreads)
     walk_kernel(const __grid_constant__ RecurrentCall call, int first_kind, int end_kind) {
   using Here = StepColumns<T, kForm, kPadded, false>;
   __shared__ typename Here::Inputs inputs;
-  __shared__ float sums[Here::kSumFloats];
+  __shared__ alignas(16) float sums[Here::kSumFloats];
   let_next_start();
   wait_for_previous();
   walk_apart<T, kForm, kPadded, false>(call, static_cast<int>(blockIdx.z), inputs, sums, first_kind, end_kind);
@@ -389,7 +391,7 @@ template <typename T, Form kForm, int kPadded>
 void launch(CudaContext& context, const RecurrentCall& call, int first_kind, int end_kind) {
   const auto kernel = step_kernel<T, kForm, kPadded>;
   const int shared = static_cast<int>(sizeof(typename Pipeline<T, kForm, kPadded>::Shared));
-  if (shared > 48 << 10) HAY_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+  if (shared > 48 << 10) allow_shared(context, kernel, shared);
   const int columns = (call.dv + kStepColumns - 1) / kStepColumns * call.n;
   const int along =
       blocks_along(call.pass.n_sequences, columns, context.properties().multiProcessorCount * blocks_for(kPadded));

@@ -104,36 +104,37 @@ class SegmentPart {
   }
 };
 
-// The walk over a segment's chunks. Walk derives from it and knows how its device multiplies:
-//   kStages             chunks that are in shared memory or on their way there
-//   fetch(c, stage)     asks for chunk c, begin(): for the first one of answer() and its queries; nobody commits but
-//   here arrived()           what was waited for is everybody's add(stage)          L ← e^{end} L + (K ⊙ weight)ᵀ V
-//   publish()           S and L as the next chunk's queries see them, into shared memory
-//   chunk(c, stage, more)   answers it, and where there are more adds it
+// The walk over a segment's chunks. Self derives from it and knows how its device multiplies:
+//   kStages: chunks that are in shared memory or on their way there; two of answer().
+//   fetch(c, stage): asks for chunk c. begin(): for the first chunk of answer() and its queries. The walk commits.
+//   synchronise(): what each thread has waited for is there for all, and everybody is done with the chunk before.
+//   add(stage): L ← e^{end} L + (K ⊙ weight)ᵀ V.
+//   publish(): S and L as the next chunk's queries see them, into shared memory.
+//   chunk(c, stage, more): answers it and, where more follow, adds it.
 // State: kDown m-tiles of rows a thread, row(m, half), first_tile() of the columns, load, store, clear.
-template <typename Walk, typename State, Form kForm>
+template <typename Self, typename State, Form kForm>
 class SegmentWalk : protected SegmentPart {
  public:
   using SegmentPart::SegmentPart;
 
   // Everything of the segment that lies before its end goes into L, which ends up in the scratch.
   __device__ void sum_up() {
-    constexpr int kStages = Walk::kStages;
+    constexpr int kStages = Self::kStages;
     load_local(kept_local(call_, sequence_.slot, j_));
     load_sums();
     const int n = piece_.n_cells;
 #pragma unroll
     for (int c = 0; c + 1 < kStages; ++c) {
-      if (c < n) walk().fetch(c, c);
+      if (c < n) self().fetch(c, c);
       copy_async_commit();
     }
     int stage = 0, free_stage = kStages - 1;  // of this chunk; of the one before
     for (int c = 0; c < n; ++c) {
       copy_async_wait<kStages - 2>();
-      walk().arrived();  // and everybody is done with the chunk before
-      if (c + kStages - 1 < n) walk().fetch(c + kStages - 1, free_stage);
+      self().synchronise();
+      if (c + kStages - 1 < n) self().fetch(c + kStages - 1, free_stage);
       copy_async_commit();
-      walk().add(stage);
+      self().add(stage);
       free_stage = stage;
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
@@ -142,6 +143,7 @@ class SegmentWalk : protected SegmentPart {
   }
 
   __device__ void answer() {
+    static_assert(Self::kStages == 2 || !Self::kAnswering);
     const bool last = piece_.is_last(sequence_);
     load_local(first_local());
     float* const kept = kept_state(call_, sequence_.slot, j_);
@@ -153,17 +155,17 @@ class SegmentWalk : protected SegmentPart {
     }
     load_sums();
     const int n = piece_.n_cells;
-    walk().begin();
+    self().begin();
     copy_async_commit();
-    walk().publish();
+    self().publish();
     for (int c = 0; c < n; ++c) {
       const int stage = c % 2;
       copy_async_wait<0>();
-      walk().arrived();  // so has the state, and everybody is done with the chunk before
-      if (c + 1 < n) walk().fetch(c + 1, 1 - stage);
+      self().synchronise();
+      if (c + 1 < n) self().fetch(c + 1, 1 - stage);
       copy_async_commit();
-      walk().chunk(c, stage, c + 1 < n);
-      if (c + 1 < n) walk().publish();
+      self().chunk(c, stage, c + 1 < n);
+      if (c + 1 < n) self().publish();
     }
     if (last && n > 1) local_.store(kept_local(call_, sequence_.slot, j_), call_.dk, call_.dv, column_);
   }
@@ -173,8 +175,8 @@ class SegmentWalk : protected SegmentPart {
   float sums_[State::kDown][2];  // of log decays since S, of this thread's rows
 
  private:
-  __device__ Walk& walk() {
-    return static_cast<Walk&>(*this);
+  __device__ Self& self() {
+    return static_cast<Self&>(*this);
   }
   __device__ void load_local(const float* from) {
     if (first_local_) {

@@ -27,10 +27,10 @@ template <int kDim, Form kForm, bool kAligned, bool kAnswers>
 class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, StateTile<kDim, kColumns>, kForm> {
   using L = SegmentLayout<kDim, kForm, kAnswers>;
   using State = StateTile<kDim, kColumns>;
-  using Walk = SegmentWalk<Segment, State, kForm>;
-  friend Walk;
-  using Walk::call_, Walk::cell, Walk::cell_index, Walk::column_, Walk::j_, Walk::key_head_, Walk::local_,
-      Walk::queries, Walk::start_, Walk::sums_, Walk::value_head_;
+  using Base = SegmentWalk<Segment, State, kForm>;
+  friend Base;
+  using Base::call_, Base::cell, Base::cell_index, Base::column_, Base::j_, Base::key_head_, Base::local_,
+      Base::queries, Base::start_, Base::sums_, Base::value_head_;
   static constexpr int kStride = kDim + kPad, kStages = L::kStages;
 
  public:
@@ -40,7 +40,7 @@ class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, Sta
 
   __device__ Segment(const RecurrentCall& call, const SequenceSpans& sequence, const Piece& piece, int j, int slice,
                      char* shared)
-      : Walk(call, sequence, piece, j, slice),
+      : Base(call, sequence, piece, j, slice),
         shared_(shared),
         warp_(threadIdx.x / 32),
         g_(threadIdx.x % 32 / 4),
@@ -55,7 +55,7 @@ class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, Sta
     fetch(0, 0);
     fetch_queries(0);
   }
-  __device__ static void arrived() { __syncthreads(); }
+  __device__ static void synchronise() { __syncthreads(); }
   __device__ void fetch(int c, int stage) const {
     const Cell at = cell(c);
     const char* const mine = state_scratch(call_, cell_index(c), j_, kDim);
@@ -136,7 +136,7 @@ class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, Sta
       return exp2_approx(end);
     });
     local_.add(staged(stage, L::kKeys), staged(stage, L::kValues), [&](uint32_t(&a)[4], int k) {
-      if constexpr (kForm == Form::scalar) Walk::weigh_keys(a, sums, k);
+      if constexpr (kForm == Form::scalar) Base::weigh_keys(a, sums, k);
     });
   }
 
@@ -184,7 +184,7 @@ class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, Sta
           for (int n = 0; n < 2; ++n) {
             const int x = column_of(n);
             *reinterpret_cast<uint32_t*>(scores + i * kTileStride + x) =
-                Walk::score_pair(i, x, {qk[m][n][2 * half], qk[m][n][2 * half + 1]}, sums);
+                Base::score_pair(i, x, {qk[m][n][2 * half], qk[m][n][2 * half + 1]}, sums);
             out[m][n][2 * half] *= decay, out[m][n][2 * half + 1] *= decay;
           }
         }
@@ -221,7 +221,7 @@ class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, Sta
         for (int n = 0; n < 2; ++n) {
           const int x = column_of(n);
           const auto* const v = reinterpret_cast<const __nv_bfloat162*>(values + i * kTileStride + x);
-          Walk::template write_pair<kAligned>(at, i, x, {out[m][n][2 * half], out[m][n][2 * half + 1]},
+          Base::template write_pair<kAligned>(at, i, x, {out[m][n][2 * half], out[m][n][2 * half + 1]},
                                               __bfloat1622float2(*v));
         }
       }

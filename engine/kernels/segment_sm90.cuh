@@ -30,10 +30,10 @@ template <int kDim, Form kForm, bool kAligned, bool kAnswers>
 class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, StateOf<kDim, kForm, kAnswers>, kForm> {
   using L = SegmentLayout<kDim, kForm, kAnswers>;
   using State = StateOf<kDim, kForm, kAnswers>;
-  using Walk = SegmentWalk<Segment, State, kForm>;
-  friend Walk;
-  using Walk::call_, Walk::cell, Walk::cell_index, Walk::column_, Walk::j_, Walk::key_head_, Walk::local_,
-      Walk::queries, Walk::start_, Walk::sums_, Walk::value_head_;
+  using Base = SegmentWalk<Segment, State, kForm>;
+  friend Base;
+  using Base::call_, Base::cell, Base::cell_index, Base::column_, Base::j_, Base::key_head_, Base::local_,
+      Base::queries, Base::start_, Base::sums_, Base::value_head_;
   static constexpr int kTiles = State::kDown, kStages = L::kStages;
 
  public:
@@ -42,7 +42,7 @@ class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, Sta
 
   __device__ Segment(const RecurrentCall& call, const SequenceSpans& sequence, const Piece& piece, int j, int slice,
                      char* shared)
-      : Walk(call, sequence, piece, j, slice),
+      : Base(call, sequence, piece, j, slice),
         shared_(shared + (1024 - shared_address(shared) % 1024) % 1024),
         base_(shared_address(shared_)),
         group_(threadIdx.x / 128),
@@ -56,7 +56,7 @@ class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, Sta
     return reinterpret_cast<const float*>(shared_ + L::kFixed + stage * L::kStage + L::kGates);
   }
 
-  __device__ static void arrived() {
+  __device__ static void synchronise() {
     fence_async_proxy();
     __syncthreads();
   }
@@ -142,7 +142,7 @@ class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, Sta
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         load_columns(a[m][k], panel, warp_, k);
-        if constexpr (kForm == Form::scalar) Walk::weigh_keys(a[m][k], sums, k * 16);
+        if constexpr (kForm == Form::scalar) Base::weigh_keys(a[m][k], sums, k * 16);
       }
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -256,7 +256,7 @@ class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, Sta
       for (int half = 0; half < 2; ++half) {
         const bool zero = 8 * n >= warp_ * 16 + 16;  // above the diagonal
         p[n / 2][n % 2 * 2 + half] = zero ? 0
-                                          : Walk::score_pair(row_of(half), 8 * n + 2 * t_,
+                                          : Base::score_pair(row_of(half), 8 * n + 2 * t_,
                                                              {qk[4 * n + 2 * half], qk[4 * n + 2 * half + 1]}, sums);
       }
     }
@@ -286,7 +286,7 @@ class Segment : public SegmentWalk<Segment<kDim, kForm, kAligned, kAnswers>, Sta
         }
         const auto* const v =
             reinterpret_cast<const __nv_bfloat162*>(shared_ + (values - base_) + i * 128 + (n ^ g_) * 16 + t_ * 4);
-        Walk::template write_pair<kAligned>(at, i, 8 * n + 2 * t_, y, __bfloat1622float2(*v));
+        Base::template write_pair<kAligned>(at, i, 8 * n + 2 * t_, y, __bfloat1622float2(*v));
       }
     }
   }

@@ -156,6 +156,17 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
     return all;
   }
 
+  // One position of every sequence a pass, so that some decode while others are in their prompts.
+  static std::vector<std::vector<int32_t>> mixed_passes(const Plan& plan) {
+    std::vector<std::vector<int32_t>> all;
+    for (size_t i = 0; i < plan.rows.size(); ++i) {
+      const auto pos = static_cast<size_t>(plan.rows[i].pos);
+      all.resize(std::max(all.size(), pos + 1));
+      all[pos].push_back(static_cast<int32_t>(i));
+    }
+    return all;
+  }
+
   using Op = std::function<void(Context&, const Pass&, Matrix o, std::span<const Matrix> inputs, StateView)>;
   // Runs an op over a plan and returns its output, [rows, out_cols].
   Values run(Context& context, const Plan& plan, const std::vector<std::vector<int32_t>>& passes, int64_t state_bytes,
@@ -167,6 +178,7 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
     Table out{out_cols, Values(plan.rows.size() * static_cast<size_t>(out_cols), NAN), false};
     std::vector<SeqView> seqs(static_cast<size_t>(plan.n_sequences));
     for (int32_t s = 0; s < plan.n_sequences; ++s) seqs[static_cast<size_t>(s)].state_slot = plan.n_sequences - s;
+    seqs.push_back(seqs.front());  // fills up a pass of a fixed shape: no rows of its own
     for (const auto& index : passes) {
       std::vector<Row> rows;
       for (const int32_t i : index) rows.push_back(plan.rows[static_cast<size_t>(i)]);
@@ -223,6 +235,7 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
     for (const int32_t chunk : chunks) {
       EXPECT_TRUE(on(*gpu_, passes(rows, chunk, chunk == 7)) == whole) << what << ": passes of " << chunk;
     }
+    EXPECT_TRUE(lengths == kLong || on(*gpu_, mixed_passes(rows)) == whole) << what << ": decode beside prompts";
   }
 
   // The same of the gated delta rule, with output rows or without.
@@ -255,6 +268,7 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
       EXPECT_TRUE(on(*gpu_, passes(rows, chunk, chunk == 7)) == whole) << what << ": passes of " << chunk;
     }
     EXPECT_TRUE(on(*gpu_, passes(rows, 1, false, true)) == whole) << what << ": output rows after their base rows";
+    EXPECT_TRUE(on(*gpu_, mixed_passes(rows)) == whole) << what << ": decode beside prompts";
   }
 
   std::unique_ptr<Context> gpu_, cpu_;
@@ -273,6 +287,7 @@ TEST_P(RecurrentCuda, GatedDeltaRuleMatchesInEveryLayoutAndSplit) {
       {.n_q = 6, .n_k = 2, .n_v = 2, .dk = 46, .dv = 46, .read_before_write = true},
       {.n_q = 1, .n_k = 1, .n_v = 1, .dk = 200, .dv = 64},
       {.n_q = 1, .n_k = 1, .n_v = 1, .dk = 300, .dv = 70},
+      {.n_q = 1, .n_k = 1, .n_v = 1, .dk = 300, .dv = 72},
   };
   for (const GatedDeltaParams& p : shapes) {
     for (const bool outputs : {false, true}) {
@@ -304,11 +319,11 @@ TEST_P(RecurrentCuda, StatesThatAreTooLargeAreRefused) {
 }
 
 TEST_P(RecurrentCuda, DecayAttentionMatchesInEveryFormAndSplit) {
-  const DecayCase cases[] = {{{4, 4, 2, 2, 6, 10}, 0, 0},    {{4, 4, 2, 4, 64, 64}, 0, 0},
-                             {{2, 2, 2, 2, 128, 128}, 0, 1}, {{4, 2, 2, 4, 16, 64}, 1, 1},
-                             {{4, 1, 1, 4, 128, 64}, 1, 2},  {{3, 3, 3, 3, 20, 33}, 1, 0},
-                             {{4, 4, 2, 2, 12, 24}, 2, 0},   {{2, 2, 2, 2, 64, 128}, 2, 0},
-                             {{2, 2, 2, 2, 256, 96}, 2, 0},  {{1, 1, 1, 1, 400, 40}, 2, 0}};
+  const DecayCase cases[] = {
+      {{4, 4, 2, 2, 6, 10}, 0, 0},   {{4, 4, 2, 4, 64, 64}, 0, 0},  {{2, 2, 2, 2, 128, 128}, 0, 1},
+      {{4, 2, 2, 4, 16, 64}, 1, 1},  {{4, 1, 1, 4, 128, 64}, 1, 2}, {{3, 3, 3, 3, 20, 33}, 1, 0},
+      {{4, 4, 2, 2, 12, 24}, 2, 0},  {{2, 2, 2, 2, 64, 128}, 2, 0}, {{2, 2, 2, 2, 256, 96}, 2, 0},
+      {{1, 1, 1, 1, 400, 40}, 2, 0}, {{2, 2, 2, 2, 320, 64}, 1, 0}};
   for (const DecayCase& shape : cases) check_decay(shape, kShort, {1, 7, 64, 100});
 }
 
