@@ -77,7 +77,8 @@ class StepColumns {
       if (!has(i)) continue;
       float* at = to + offset(i);
       if (kFour) {
-        *reinterpret_cast<float4*>(at) = {s_[i][0], s_[i][1], s_[i][2], s_[i][3]};
+        // Not wanted again before the next token: by then other layers' states have been through the cache.
+        __stcs(reinterpret_cast<float4*>(at), float4{s_[i][0], s_[i][1], s_[i][2], s_[i][3]});
       } else {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {

@@ -170,6 +170,7 @@ class Pipeline {
     copy_async_commit();
     copy_async_wait<0>();
     __syncthreads();
+    wait_for_previous();  // the numbers of the pass were there before any of its kernels
     ask_sequence(shared_.spans[0], 0);
     copy_async_commit();
     for (int turn = 0; s < n; s += stride, turn ^= 1) {
@@ -323,6 +324,9 @@ class Pipeline {
       columns_.store_state(columns_.before_of(spans.slot));
     }
     columns_.update(in);
+    columns_.store_state(columns_.matrix_of(spans.slot));
+    if (threadIdx.x == kWordThread)
+      *columns_.header_of(spans.slot) = static_cast<int>(shared_.words[turn][kBasePosition]) + 1;
     if (reads_before && has_output) {
       columns_.ask_all(in, row, 0, true);
     } else {
@@ -330,9 +334,6 @@ class Pipeline {
       columns_.ask_all(in, row, 1, true);
     }
     if (has_output && !reads_before) columns_.ask_all(in, output, 0, false);
-    columns_.store_state(columns_.matrix_of(spans.slot));
-    if (threadIdx.x == kWordThread)
-      *columns_.header_of(spans.slot) = static_cast<int>(shared_.words[turn][kBasePosition]) + 1;
   }
 
   const RecurrentCall& call_;
@@ -352,7 +353,6 @@ __global__ void __launch_bounds__(StepColumns<T, kForm, kPadded, true>::kThreads
     step_kernel(const __grid_constant__ RecurrentCall call, int first_kind, int end_kind) {
   extern __shared__ float4 shared[];
   let_next_start();
-  wait_for_previous();
   using Here = Pipeline<T, kForm, kPadded>;
   Here(call, *reinterpret_cast<typename Here::Shared*>(shared), first_kind, end_kind).run();
 }
