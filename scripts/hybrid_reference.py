@@ -113,15 +113,18 @@ class Reference:
         if self.type == "minicpm":
             embed, residual = self.c.get("scale_emb") or 1.0, (self.c.get("scale_depth") or L**0.5) / L**0.5
             last = (self.c.get("dim_model_base") or H) / H
-        streams = [embed * table[torch.tensor(ids)]] * (2 if self.own else 1)
+        streams = [self.stream(embed * table[torch.tensor(ids)])] * (2 if self.own else 1)
         for i in range(L):
             p = f"{root}layers.{i}."
             mixed = self.mixer(i, p, [self.norm(x, p + first) for x in streams])
-            streams = [x + residual * y for x, y in zip(streams, mixed)]
+            streams = [self.stream(x + residual * y) for x, y in zip(streams, mixed)]
             if not mamba:
-                streams = [x + residual * self.mlp(self.norm(x, p + second), p + "mlp.") for x in streams]
+                streams = [self.stream(x + residual * self.mlp(self.norm(x, p + second), p + "mlp.")) for x in streams]
         head = table if self.c.get("tie_word_embeddings", False) else self.w["lm_head.weight"]
         return last * self.norm(streams[-1], root + ("norm_f" if mamba else "norm")) @ head.T
+
+    def stream(self, x):
+        return x
 
     def mlp(self, x, p):
         return self.linear(silu(self.linear(x, p + "gate_proj")) * self.linear(x, p + "up_proj"), p + "down_proj")
@@ -332,10 +335,15 @@ class Reference:
 
 
 class Rounded(Reference):
-    """As a bfloat16 engine without fused kernels: every linear, norm and mixer reads and gives bfloat16, the rest is float32."""
+    """As a bfloat16 engine without fused kernels: every linear, norm and mixer reads and gives bfloat16; the rest is float32,
+    but for the residual stream with `whole`, as GPUs and transformers keep it."""
 
-    def __init__(self, config, weights):
+    def __init__(self, config, weights, whole):
         super().__init__(config, weights, torch.float32)
+        self.whole = whole
+
+    def stream(self, x):
+        return x.bfloat16().float() if self.whole else x
 
     def linear(self, x, name):
         return super().linear(x.bfloat16().float(), name).bfloat16().float()
