@@ -51,11 +51,12 @@ int64_t draw_by_rejection(int64_t n, double p, Rng& rng) {
   }
 }
 
-}  // namespace
-
+// Requires: 0 ≤ k ≤ n.
 double log_choose(int64_t n, int64_t k) {
   return log_factorial(n) - log_factorial(k) - log_factorial(n - k);
 }
+
+}  // namespace
 
 double binomial_cdf(int64_t k, int64_t n, double p) {
   if (k < 0) return 0;

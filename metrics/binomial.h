@@ -7,7 +7,6 @@
 
 namespace hayfork::metrics {
 
-double log_choose(int64_t n, int64_t k);               // Requires: 0 ≤ k ≤ n
 double binomial_cdf(int64_t k, int64_t n, double p);   // P(X ≤ k) of Binomial(n, p)
 int64_t draw_binomial(int64_t n, double p, Rng& rng);  // Requires: n ≥ 0, 0 ≤ p ≤ 1
 

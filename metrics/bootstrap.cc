@@ -177,14 +177,6 @@ std::vector<double> bootstrap_means(std::span<const double> sums, std::span<cons
   return draws;
 }
 
-std::optional<Interval> percentile_bootstrap(std::span<const double> sums, std::span<const double> counts,
-                                             const BootstrapOptions& options) {
-  if (sums.size() < 2) return std::nullopt;
-  const std::vector<double> draws = bootstrap_means(sums, counts, options);
-  if (draws.front() == draws.back()) return std::nullopt;
-  return Interval{quantile(draws, options.alpha / 2), quantile(draws, 1 - options.alpha / 2)};
-}
-
 std::optional<Interval> bca_bootstrap(std::span<const double> sums, std::span<const double> counts,
                                       const BootstrapOptions& options) {
   HAY_CHECK(sums.size() == counts.size());

@@ -35,12 +35,8 @@ Units group_units(std::span<const double> values, std::span<const std::string> n
 std::vector<double> bootstrap_means(std::span<const double> sums, std::span<const double> counts,
                                     const BootstrapOptions& options = {});
 
-// The quantiles α/2 and 1 − α/2 of the resamples (NumPy's linear rule). Empty when there are fewer than two units or
-// every resample agrees; so is bca_bootstrap.
-std::optional<Interval> percentile_bootstrap(std::span<const double> sums, std::span<const double> counts,
-                                             const BootstrapOptions& options = {});
 // BCa (Efron 1987): bias from the share of resamples below the estimate (ties half), acceleration from the jackknife
-// over units.
+// over units; quantiles by NumPy's linear rule. Empty when there are fewer than two units or every resample agrees.
 std::optional<Interval> bca_bootstrap(std::span<const double> sums, std::span<const double> counts,
                                       const BootstrapOptions& options = {});
 std::string bootstrap_name(const char* kind, const BootstrapOptions& options);  // "bca-b10000-splitmix64-seed0"

@@ -167,20 +167,6 @@ double minimal_detectable(double standard_error, double alpha) {
   return (normal_quantile(1 - alpha / 2) + normal_quantile(0.8)) * standard_error;
 }
 
-double fisher_exact(int64_t a, int64_t b, int64_t c, int64_t d) {
-  HAY_CHECK(a >= 0 && b >= 0 && c >= 0 && d >= 0);
-  const int64_t row = a + b, other = c + d, column = a + c, n = row + other;
-  const auto log_p = [&](int64_t x) {
-    return log_choose(row, x) + log_choose(other, column - x) - log_choose(n, column);
-  };
-  const double here = log_p(a) + 1e-9;  // tables as likely as this one count, whatever their sums round to
-  double p = 0;
-  for (int64_t x = std::max<int64_t>(0, column - other); x <= std::min(row, column); ++x) {
-    if (const double l = log_p(x); l <= here) p += std::exp(l);
-  }
-  return std::min(p, 1.0);
-}
-
 PairedResult compare_paired(std::span<const double> gains, std::span<const std::string> clusters, bool binary,
                             const PairedOptions& options) {
   HAY_CHECK(!gains.empty());

@@ -43,9 +43,6 @@ std::vector<double> adjust(std::span<const double> p, Adjust method);
 // (z₁₋α/₂ + z₀.₈)·standard error: the true difference that a test at level alpha finds in four cases of five.
 double minimal_detectable(double standard_error, double alpha = 0.05);
 
-// Whole-sided p of a table of two by two, Fisher's exact test (the sum of all tables no likelier than this one).
-double fisher_exact(int64_t a, int64_t b, int64_t c, int64_t d);
-
 enum class PairedTest { automatic, mcnemar, permutation, bootstrap };
 
 struct PairedOptions {

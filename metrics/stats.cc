@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "metrics/binomial.h"
 
 namespace hayfork::metrics {
 namespace {
@@ -14,18 +13,6 @@ double polynomial(std::span<const double> c, double x) {
   double y = 0;
   for (const double a : c) y = y * x + a;
   return y;
-}
-
-// The p at which `tail`, rising in p, reaches `want`.
-template <typename Tail>
-double solve_probability(Tail tail, double want) {
-  double low = 0, high = 1;
-  for (int i = 0; i < 200 && low < high; ++i) {
-    const double middle = 0.5 * (low + high);
-    if (middle == low || middle == high) break;
-    (tail(middle) < want ? low : high) = middle;
-  }
-  return 0.5 * (low + high);
 }
 
 double total(std::span<const double> values) {
@@ -80,14 +67,6 @@ Interval wilson_share(double p, double n, double z) {
 Interval wilson(int64_t hits, int64_t n, double z) {
   HAY_CHECK(n >= 1 && hits >= 0 && hits <= n);
   return wilson_share(static_cast<double>(hits) / static_cast<double>(n), static_cast<double>(n), z);
-}
-
-Interval exact_binomial(int64_t hits, int64_t n, double alpha) {
-  HAY_CHECK(n >= 1 && hits >= 0 && hits <= n);
-  Interval out{0, 1};
-  if (hits > 0) out.low = solve_probability([&](double p) { return 1 - binomial_cdf(hits - 1, n, p); }, alpha / 2);
-  if (hits < n) out.high = solve_probability([&](double p) { return 1 - binomial_cdf(hits, n, p); }, 1 - alpha / 2);
-  return out;
 }
 
 Mean mean_of(std::span<const double> values) {

@@ -23,8 +23,6 @@ double normal_quantile(double p);
 Interval wilson(int64_t hits, int64_t n, double z = kZ95);
 // The same for a share of n units that need not be whole. Requires: n > 0, 0 ≤ p ≤ 1.
 Interval wilson_share(double p, double n, double z = kZ95);
-// Clopper and Pearson 1934, two-sided at 1 − alpha; all of n right gives the lower bound (alpha/2)^(1/n).
-Interval exact_binomial(int64_t hits, int64_t n, double alpha = 0.05);
 
 struct Mean {
   double mean = 0;

@@ -246,7 +246,6 @@ struct SampleRow {
 };
 
 Blob pack_ids(const std::vector<int32_t>& ids);
-std::vector<int32_t> unpack_ids(const Blob& blob);  // Throws: corrupt, when the size is no multiple of 4
 
 // ---- Results -------------------------------------------------------------------------------------------------------
 

@@ -30,14 +30,11 @@ Units units_of(const json& in) {
 const std::map<std::string, Values (*)(const json&)>& statistics() {
   static const std::map<std::string, Values (*)(const json&)> table = {
       {"wilson", [](const json& in) { return pair(wilson(whole(in, 0), whole(in, 1))); }},
-      {"exact_binomial", [](const json& in) { return pair(exact_binomial(whole(in, 0), whole(in, 1))); }},
       {"normal_quantile", [](const json& in) { return Values{normal_quantile(in.at(0).get<double>())}; }},
       {"normal_cdf", [](const json& in) { return Values{normal_cdf(in.at(0).get<double>())}; }},
       {"binomial_cdf",
        [](const json& in) { return Values{binomial_cdf(whole(in, 0), whole(in, 1), in.at(2).get<double>())}; }},
       {"mcnemar", [](const json& in) { return Values{mcnemar_exact(whole(in, 0), whole(in, 1))}; }},
-      {"fisher",
-       [](const json& in) { return Values{fisher_exact(whole(in, 0), whole(in, 1), whole(in, 2), whole(in, 3))}; }},
       {"sign_flip", [](const json& in) { return Values{sign_flip_test(in.get<Values>()).p}; }},
       {"holm", [](const json& in) { return holm(in.get<Values>()); }},
       {"bh", [](const json& in) { return benjamini_hochberg(in.get<Values>()); }},
@@ -50,10 +47,6 @@ const std::map<std::string, Values (*)(const json&)>& statistics() {
        [](const json& in) {
          const Units u = units_of(in);
          return Values{minimal_detectable(*unit_stderr(u.sums, u.counts))};
-       }},
-      {"percentile",
-       [](const json& in) {
-         return pair(*percentile_bootstrap(in.at("sums").get<Values>(), in.at("counts").get<Values>()));
        }},
       {"bca",
        [](const json& in) { return pair(*bca_bootstrap(in.at("sums").get<Values>(), in.at("counts").get<Values>())); }},

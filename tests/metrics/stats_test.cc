@@ -24,25 +24,6 @@ TEST(Wilson, MatchesScipy) {
   }
 }
 
-TEST(ExactBinomial, MatchesScipy) {
-  struct Case {
-    int64_t hits, n;
-    double low, high;
-  };
-  for (const Case& c : {Case{0, 10, 0, 0.30849710781876294}, Case{7, 10, 0.3475471499399921, 0.9332604888222655},
-                        Case{93, 110, 0.7641273970092304, 0.9073167472294511},
-                        Case{499, 500, 0.9889075231009973, 0.9999493656659925}}) {
-    const Interval i = exact_binomial(c.hits, c.n);
-    EXPECT_NEAR(i.low, c.low, 1e-9) << c.hits << "/" << c.n;
-    EXPECT_NEAR(i.high, c.high, 1e-9) << c.hits << "/" << c.n;
-  }
-}
-
-TEST(ExactBinomial, AllRightHasTheClosedFormLowerBound) {
-  for (const int64_t n : {1, 5, 10, 20, 50, 100})
-    EXPECT_NEAR(exact_binomial(n, n).low, std::pow(0.025, 1.0 / static_cast<double>(n)), 1e-12) << n;
-}
-
 TEST(NormalQuantile, MatchesScipyIntoTheTails) {
   EXPECT_NEAR(normal_quantile(1e-300), -37.0470962993612, 1e-12);
   EXPECT_NEAR(normal_quantile(1e-10), -6.361340902404056, 1e-13);

@@ -68,7 +68,7 @@ TEST_F(StoreTest, GivesBackASampleBitForBit) {
   EXPECT_EQ(csv_of(read), csv_of(rows[0]));
   wrote.id = read.id;
   EXPECT_EQ(csv_of(read), csv_of(wrote));
-  EXPECT_EQ(unpack_ids(*read.response_ids), (std::vector<int32_t>{5, -1, 65536}));
+  EXPECT_EQ(read.response_ids->bytes, pack_ids({5, -1, 65536}).bytes);
   ASSERT_EQ(read.choices.size(), 2u);
   EXPECT_EQ(read.choices[0].logprob, wrote.choices[0].logprob);
   ASSERT_EQ(read.metrics.size(), 2u);
