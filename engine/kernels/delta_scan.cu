@@ -45,7 +45,7 @@ class Scan {
         warp_(threadIdx.x / 32),
         g_(threadIdx.x % 32 / 4),
         t_(threadIdx.x % 4),
-        readers_(call.n_out / call.n),
+        readers_(call.readers),
         key_head_(j_ * call.n_k / call.n),
         value_head_(j_ * call.n_v / call.n),
         position_(first_position(call, sequence)),

@@ -90,7 +90,7 @@ template <int kDim, bool kAligned>
 __global__ void __launch_bounds__(kThreads) scores_kernel(const __grid_constant__ RecurrentCall call) {
   const int cell_index = call.first_cell + static_cast<int>(blockIdx.x), h = blockIdx.y;
   const bool of_output_rows = blockIdx.z == 1;
-  const int readers = call.n_out / call.n, j = h / readers;
+  const int readers = call.readers, j = h / readers;
   const ChunkCell at = call.pass.cells[cell_index];
   const SequenceSpans& sequence = call.pass.sequences[at.seq];
   const int position = first_position(call, sequence);

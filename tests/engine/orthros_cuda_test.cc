@@ -9,18 +9,6 @@ MakeContext device() {
   return [](engine::DType type) { return engine::cuda::make_cuda_context(0, type); };
 }
 
-bool runs_gated_delta() {
-  try {
-    const auto context = engine::cuda::make_cuda_context(0, engine::DType::f32);
-    OrthrosRunner runner(source_dir() / "tests/golden/models/orthros_h_switches", device(), engine::DType::f32);
-    runner.scores({1, 2}, {1}, 2);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported) throw;
-    return false;
-  }
-  return true;
-}
-
 // bf16: decode rows have a GEMM of their own, so that every product may differ by a rounding; prefill output rows are
 // attended by segments of keys (docs/numerics.md), the backbone's in tiles of rows, so that sums over keys may.
 Tolerances tolerances() {

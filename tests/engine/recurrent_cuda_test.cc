@@ -104,7 +104,7 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
   // (with output rows beside them when there are any).
   struct Plan {
     std::vector<Row> rows;
-    int32_t n_prefill = 0, n_sequences = 0;
+    int32_t n_sequences = 0;
   };
   using Lengths = std::vector<int32_t>;
   static inline const Lengths kShort{200, 64, 131}, kLong{4650, 70, 2310};  // segments are of 2,048
@@ -121,7 +121,6 @@ class RecurrentCuda : public ::testing::TestWithParam<DType> {
           plan.rows.push_back({0, t, s, Stream::output, RowKind::prefill, -1});
       }
     }
-    plan.n_prefill = static_cast<int32_t>(plan.rows.size());
     for (const Stream stream : {Stream::base, Stream::output}) {
       for (int32_t s = 0; s < n_sequences && (outputs || stream == Stream::base); ++s) {
         for (int32_t t = 0; t < n_decode; ++t) plan.rows.push_back({0, lengths[s] + t, s, stream, RowKind::decode, -1});
